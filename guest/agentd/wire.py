@@ -1,0 +1,40 @@
+"""The agent protocol's names and limits: written here once, read by both ends."""
+
+from __future__ import annotations
+
+AGENT_PORT = 8080
+HOOK_PORT = 9000
+
+HEALTH_PATH = "/healthz"
+EXEC_PATH = "/v1/exec"
+FS_READ_PATH = "/v1/fs/read"
+FS_WRITE_PATH = "/v1/fs/write"
+HOOK_PREFIX = "/aws/lambda-microvms/runtime/v1/"
+HOOKS = ("ready", "validate", "run", "resume", "suspend", "terminate")
+
+ENCODING_BASE64 = "base64"
+ENCODING_TEXT = "utf-8"
+
+# Error codes: member "code" beside "detail" in an error's body.
+CWD_NOT_FOUND = "cwd_not_found"
+COMMAND_NOT_FOUND = "command_not_found"
+NOT_EXECUTABLE = "not_executable"
+ARGUMENT_TOO_LONG = "argument_too_long"
+BAD_ARGUMENT = "bad_argument"
+TIMED_OUT = "timed_out"
+FILE_NOT_FOUND = "file_not_found"
+NOT_A_FILE = "not_a_file"
+FILE_ERROR = "file_error"
+BAD_REQUEST = "bad_request"
+NO_SUCH_ROUTE = "no_such_route"
+METHOD_NOT_ALLOWED = "method_not_allowed"
+TOO_LARGE = "too_large"
+INTERNAL = "internal"
+
+DEFAULT_WORKDIR = "/work"
+MAX_HEAD_BYTES = 65536
+MAX_JSON_BODY_BYTES = 64 * 1024 * 1024
+MEMORY_OUTPUT_BYTES = 1024 * 1024  # output kept in memory per stream; beyond it goes to an unlinked file
+TERM_GRACE_SECONDS = 1.0  # between TERM and KILL of a command's group at its timeout
+DRAIN_SECONDS = 0.25  # reading on after the command itself ended, while a child holds its output open
+CONNECTION_IDLE_SECONDS = 120.0

@@ -1,0 +1,482 @@
+"""The whole error tree, and the redaction of secrets in text.
+
+The class is the meaning: ``code`` (stable, for machines), ``exit_status`` (the CLI's) and ``retryable`` are class
+attributes; the message says what was tried and on what, ``hint`` what to do next. Callers never match on text.
+This module imports nothing of vmnest and stays cheap: every command pays for it.
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .agent.results import ExecResult
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_NOT_FOUND = 3
+EXIT_TIMED_OUT = 124
+EXIT_SANDBOX_FAILED = 125
+EXIT_NOT_EXECUTABLE = 126
+EXIT_COMMAND_NOT_FOUND = 127
+EXIT_INTERRUPTED = 130
+
+
+class VmnestError(Exception):
+    """Root of all errors that vmnest raises on purpose.
+
+    Args:
+        message: What was tried, on what, and what came of it. One line.
+        hint: What to do next, or None.
+        details: Further facts for machines (plain JSON values).
+    """
+
+    code = "failed"
+    exit_status = EXIT_FAILED
+    retryable = False
+
+    def __init__(self, message: str, *, hint: str | None = None, details: Mapping[str, object] | None = None) -> None:
+        super().__init__(redact(message))
+        self.message = redact(message)
+        self.hint = hint
+        self.details: dict[str, object] = dict(details or {})
+
+    def to_wire(self) -> dict[str, object]:
+        """The ``error`` object of ``--json`` and of the MCP envelope."""
+        wire: dict[str, object] = {
+            "code": self.code,
+            "message": self.message,
+            "hint": self.hint,
+            "retryable": self.retryable,
+        }
+        if self.details:
+            wire["details"] = self.details
+        return wire
+
+
+# -- input and settings ------------------------------------------------------------------------------------------------
+
+
+class UsageError(VmnestError):
+    """The caller asked for something that cannot be meant."""
+
+    code = "usage"
+    exit_status = EXIT_USAGE
+
+
+class SettingError(UsageError):
+    """A setting has a value that cannot be used; the message names the variable."""
+
+    code = "bad_setting"
+
+
+class DependencyMissingError(VmnestError):
+    """A run-time dependency is absent or too old; the message names what to install."""
+
+    code = "dependency_missing"
+
+
+class UnsupportedError(VmnestError):
+    """The target or the agent has no such ability; the message names what is missing."""
+
+    code = "unsupported"
+
+
+# -- names and records -------------------------------------------------------------------------------------------------
+
+
+class NotFoundError(VmnestError):
+    """What was named does not exist."""
+
+    code = "not_found"
+    exit_status = EXIT_NOT_FOUND
+
+
+class SandboxNotFoundError(NotFoundError):
+    """No sandbox of that name is recorded."""
+
+    code = "sandbox_not_found"
+
+
+class MicroVMNotFoundError(NotFoundError):
+    """The service knows no MicroVM of that id."""
+
+    code = "microvm_not_found"
+
+
+class ImageNotFoundError(NotFoundError):
+    """The service knows no image of that name or ARN, or the image has no version that can run."""
+
+    code = "image_not_found"
+
+
+class NameInUseError(VmnestError):
+    """A sandbox of that name is recorded already."""
+
+    code = "name_in_use"
+
+
+class StateFileError(VmnestError):
+    """A state file is damaged, or was written by a newer version; nothing was overwritten."""
+
+    code = "state_file"
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+class WaitTimeoutError(VmnestError):
+    """A wait reached its deadline; the message says what was waited for and what was last seen."""
+
+    code = "timed_out"
+    retryable = True
+
+
+# -- transport ---------------------------------------------------------------------------------------------------------
+
+
+class TransportError(VmnestError):
+    """A request got no complete answer.
+
+    ``sent`` tells whether any byte of the request may have reached the peer: only if it is False is a repeat of a
+    request that is not idempotent safe.
+    """
+
+    code = "transport"
+    retryable = True
+    sent = True
+
+
+class ConnectError(TransportError):
+    """No connection: name not resolved, refused, unreachable, timed out while connecting. Nothing was sent."""
+
+    code = "connect_failed"
+    sent = False
+
+
+class TlsError(TransportError):
+    """The peer's certificate was refused, or the handshake failed. Nothing was sent."""
+
+    code = "tls_failed"
+    retryable = False
+    sent = False
+
+
+class ProxyError(TransportError):
+    """The HTTP proxy between us and the peer refused or failed. Nothing reached the peer."""
+
+    code = "proxy_failed"
+    sent = False
+
+
+class ConnectionLostError(TransportError):
+    """The connection ended before the answer was complete; the outcome is unknown."""
+
+    code = "connection_lost"
+
+
+class ReadTimeoutError(TransportError):
+    """The peer accepted the request and did not answer in time; the outcome is unknown."""
+
+    code = "read_timed_out"
+
+
+# -- the service -------------------------------------------------------------------------------------------------------
+
+
+class CredentialsError(VmnestError):
+    """Root of what can be wrong with AWS credentials."""
+
+    code = "credentials"
+
+
+class CredentialsNotFoundError(CredentialsError):
+    """No credentials anywhere; the message says where they were looked for."""
+
+    code = "credentials_not_found"
+
+
+class CredentialsBrokenError(CredentialsError):
+    """A source of credentials exists and cannot be used."""
+
+    code = "credentials_broken"
+
+
+class RegionNotFoundError(VmnestError):
+    """No AWS region is configured."""
+
+    code = "region_not_found"
+
+
+class RequestInvalidError(UsageError):
+    """A request breaks the service's own rules (checked before it is sent)."""
+
+    code = "request_invalid"
+
+
+class ServiceError(VmnestError):
+    """The service answered with an error.
+
+    Args:
+        message: See VmnestError.
+        operation: The operation's name, for example ``RunMicrovm``.
+        status: The HTTP status.
+        error_type: The service's name of the error, or None.
+        request_id: The service's id of the request, or None.
+        retry_after: Seconds that the service asked to wait, or None.
+    """
+
+    code = "service_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operation: str,
+        status: int,
+        error_type: str | None = None,
+        request_id: str | None = None,
+        retry_after: float | None = None,
+        hint: str | None = None,
+    ) -> None:
+        details = {"operation": operation, "status": status, "error_type": error_type, "request_id": request_id}
+        super().__init__(message, hint=hint, details={k: v for k, v in details.items() if v is not None})
+        self.operation = operation
+        self.status = status
+        self.error_type = error_type
+        self.request_id = request_id
+        self.retry_after = retry_after
+
+
+class AccessDeniedError(ServiceError):
+    """The credentials are valid and may not do this (403)."""
+
+    code = "access_denied"
+
+
+class SignatureRefusedError(ServiceError):
+    """The service does not accept the signature: unknown key, wrong secret, expired token."""
+
+    code = "signature_refused"
+
+
+class ClockSkewError(SignatureRefusedError):
+    """The service refuses the signature because this machine's clock is off."""
+
+    code = "clock_skew"
+
+
+class ThrottledError(ServiceError):
+    """Too many calls (429)."""
+
+    code = "throttled"
+    retryable = True
+
+
+class QuotaExceededError(ServiceError):
+    """A quota of the account is used up (402). A retry does not help until something is released."""
+
+    code = "quota_exceeded"
+
+
+class CapacityError(ServiceError):
+    """The service has no room at the moment."""
+
+    code = "no_capacity"
+    retryable = True
+
+
+class ServiceFaultError(ServiceError):
+    """The service failed (5xx)."""
+
+    code = "service_fault"
+    retryable = True
+
+
+class ConflictError(ServiceError):
+    """The thing is in a state that does not allow this (409)."""
+
+    code = "conflict"
+
+
+class ValidationError(ServiceError):
+    """The service refuses the request's content (400)."""
+
+    code = "validation"
+
+
+class ResourceNotFoundError(ServiceError, NotFoundError):
+    """The service does not know what the request names (404)."""
+
+    code = "not_found"
+    exit_status = EXIT_NOT_FOUND
+
+
+class AnswerInvalidError(ServiceError):
+    """The answer is not what the service's model says (HTML from a gateway, missing members)."""
+
+    code = "answer_invalid"
+
+
+class MicroVMEndedError(VmnestError):
+    """The MicroVM ended while it was waited for or used; the message carries the service's reason."""
+
+    code = "microvm_ended"
+
+
+# -- the data plane and the agent --------------------------------------------------------------------------------------
+
+
+class EndpointError(VmnestError):
+    """The MicroVM's endpoint refused a request before it reached the guest."""
+
+    code = "endpoint_refused"
+
+
+class TokenRefusedError(EndpointError):
+    """The endpoint does not accept the token (403)."""
+
+    code = "token_refused"
+
+
+class PortRefusedError(EndpointError):
+    """The token does not cover the port (403)."""
+
+    code = "port_refused"
+
+
+class EndpointUnavailableError(EndpointError):
+    """The endpoint cannot reach the MicroVM or the port in it (502)."""
+
+    code = "endpoint_unavailable"
+    retryable = True
+
+
+class AgentError(VmnestError):
+    """The agent answered with an error that has no class of its own."""
+
+    code = "agent_error"
+
+
+class AgentUnreachableError(AgentError):
+    """The agent did not answer in time. ``details['outcome']`` is ``unknown``: the command may have run."""
+
+    code = "agent_unreachable"
+    exit_status = EXIT_SANDBOX_FAILED
+
+
+class AgentAnswerError(AgentError):
+    """The agent's answer is not what the protocol says."""
+
+    code = "agent_answer_invalid"
+
+
+class RemoteFileNotFoundError(AgentError, NotFoundError):
+    """No such file in the sandbox."""
+
+    code = "file_not_found"
+    exit_status = EXIT_NOT_FOUND
+
+
+class ExecError(AgentError):
+    """Root of the reasons why a command was not started, or did not end by itself."""
+
+    code = "exec_failed"
+    exit_status = EXIT_SANDBOX_FAILED
+
+
+class CommandNotFoundError(ExecError):
+    """No such program in the sandbox."""
+
+    code = "command_not_found"
+    exit_status = EXIT_COMMAND_NOT_FOUND
+
+
+class NotExecutableError(ExecError):
+    """The program exists and cannot be executed."""
+
+    code = "not_executable"
+    exit_status = EXIT_NOT_EXECUTABLE
+
+
+class CwdNotFoundError(ExecError):
+    """The working directory does not exist in the sandbox, or is none."""
+
+    code = "cwd_not_found"
+
+
+class ArgumentTooLongError(ExecError):
+    """An argument, or all of them with the environment, are beyond the kernel's limit (E2BIG)."""
+
+    code = "argument_too_long"
+
+
+class BadArgumentError(ExecError):
+    """An argument, a name or a value that no program can get (NUL, ``=`` in a name)."""
+
+    code = "bad_argument"
+
+
+class CommandTimedOutError(ExecError):
+    """The command was ended at its timeout; ``result`` is what it left."""
+
+    code = "timed_out"
+    exit_status = EXIT_TIMED_OUT
+
+    def __init__(self, message: str, *, result: ExecResult, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.result = result
+
+
+class CommandFailedError(ExecError):
+    """The command ended with a status other than 0 and the caller asked for ``check=True``."""
+
+    code = "command_failed"
+
+    def __init__(self, message: str, *, result: ExecResult, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.result = result
+
+
+# -- the local cloud ---------------------------------------------------------------------------------------------------
+
+
+class LocalCloudError(VmnestError):
+    """The local cloud cannot do what was asked."""
+
+    code = "local_cloud"
+
+
+class LocalDaemonError(LocalCloudError):
+    """The local daemon did not start, or cannot be reached."""
+
+    code = "local_daemon"
+
+
+class IsolationUnavailableError(LocalCloudError):
+    """No driver can isolate a sandbox on this machine; the message names the failing step and its remedy."""
+
+    code = "isolation_unavailable"
+
+
+def iter_classes(root: type[VmnestError] = VmnestError) -> Iterator[type[VmnestError]]:
+    """The tree, parents first (for the manual's table and the test of codes)."""
+    yield root
+    for child in root.__subclasses__():
+        yield from iter_classes(child)
+
+
+# A token or a signature that some library quoted in its own message must not travel on in ours.
+_SECRET = re.compile(
+    r"(?i)((?:x-aws-proxy-auth|x-amz-security-token|authorization|aws_secret_access_key|secret_?access_?key"
+    r"|session_?token|lambda-microvms\.authentication)[\"']?\s*[:=.]\s*[\"']?)(?:AWS4-HMAC-SHA256\s[^\"'\r\n]*|[^\s\"',;&}]+)"
+)
+_JWE = re.compile(r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*\.[A-Za-z0-9_.-]+")
+
+
+def redact(text: str) -> str:
+    """Replace what looks like a credential, a signature or a token by ``[redacted]``."""
+    return _JWE.sub("[redacted]", _SECRET.sub(r"\1[redacted]", text))

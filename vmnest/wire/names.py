@@ -1,0 +1,50 @@
+"""Names that travel between client, control plane, data plane and guest (facts of the Lambda MicroVMs service)."""
+
+from __future__ import annotations
+
+PROXY_AUTH_HEADER = "X-aws-proxy-auth"
+PROXY_PORT_HEADER = "X-aws-proxy-port"
+PROXY_ERROR_HEADER = "x-aws-proxy-error"
+PROXY_HEADER_PREFIX = "x-aws-proxy-"  # reserved: every header of this prefix ends at the data plane
+REQUEST_ID_HEADER = "x-amzn-requestid"
+ERROR_TYPE_HEADER = "x-amzn-errortype"
+
+SUBPROTOCOL_MARKER = "lambda-microvms"
+SUBPROTOCOL_AUTH_PREFIX = "lambda-microvms.authentication."
+SUBPROTOCOL_PORT_PREFIX = "lambda-microvms.port."
+
+DEFAULT_APP_PORT = 8080
+
+# What the AWS wire has no member for travels to the local cloud in this signed header, as JSON.
+LOCAL_OPTIONS_HEADER = "vmnest-local-options"
+LOCAL_DETAILS_MEMBER = "localDetails"
+LOCAL_ACCOUNT = "000000000000"
+LOCAL_REGION = "us-east-1"
+LOCAL_IMAGE_NAME = "local"
+
+PENDING = "PENDING"
+RUNNING = "RUNNING"
+SUSPENDING = "SUSPENDING"
+SUSPENDED = "SUSPENDED"
+TERMINATING = "TERMINATING"
+TERMINATED = "TERMINATED"
+STATES = (PENDING, RUNNING, SUSPENDING, SUSPENDED, TERMINATING, TERMINATED)
+ENDED_STATES = (TERMINATING, TERMINATED)
+
+# x-aws-proxy-error values, and the bodies of refusals, as recorded from the live proxy.
+APP_CONNECT_FAILED = "APP_CONNECT_FAILED"
+MICROVM_CONNECT_FAILED = "MICROVM_CONNECT_FAILED"
+UNAUTHORIZED = "UNAUTHORIZED"
+BODY_NO_TOKEN = "Request missing authentication"  # noqa: S105 - a refusal's text
+BODY_WRONG_TOKEN = "Token authentication failed"  # noqa: S105 - a refusal's text
+BODY_WRONG_PORT = "Access to port denied"
+
+
+def image_arn(*, region: str, account: str, name: str) -> str:
+    """The ARN of an image (a colon stands before the name, not a slash)."""
+    return f"arn:aws:lambda:{region}:{account}:microvm-image:{name}"
+
+
+def managed_connector_arn(*, region: str, name: str) -> str:
+    """The ARN of a connector that the service owns, for example ``INTERNET_EGRESS``."""
+    return f"arn:aws:lambda:{region}:aws:network-connector:aws-network-connector:{name}"
