@@ -1,0 +1,8 @@
+"""Fixtures of all tests live in ``tests/support``; this file only names them."""
+
+pytest_plugins = [
+    "tests.support.agent",
+    "tests.support.clock",
+    "tests.support.cloud",
+    "tests.support.peers",
+]

@@ -1,0 +1,1 @@
+"""A guest agent as a real process."""

@@ -1,0 +1,1 @@
+"""A clock that tests move."""

@@ -1,0 +1,1 @@
+"""A local cloud of its own for each test."""

@@ -1,0 +1,1 @@
+"""Servers and sockets that answer from a script."""
