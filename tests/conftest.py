@@ -5,4 +5,5 @@ pytest_plugins = [
     "tests.support.clock",
     "tests.support.cloud",
     "tests.support.peers",
+    "tests.support.skips",
 ]

@@ -1,0 +1,65 @@
+# Virtual environments for tools/try, tools/test and tools/bench, which read this file. POSIX sh.
+#
+# Each environment is .tools/<name>, made once. Its stamp holds what it was made from, so that a changed requirement
+# installs again and a broken-off install is never taken for whole.
+
+ROOT=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+TOOLS=$ROOT/.tools
+
+complain() {
+    echo "$(basename -- "$0"): $*" >&2
+}
+
+# The first Python on PATH that is new enough for vmnest and can make environments: sets PYTHON and PYTHON_VERSION.
+find_python() {
+    seen=''
+    for name in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python; do
+        command -v "$name" >/dev/null 2>&1 || continue
+        if ! "$name" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+            seen="$seen $name (older)"
+        elif ! "$name" -c 'import ensurepip, venv' 2>/dev/null; then
+            seen="$seen $name (has no venv module; Debian and Ubuntu: apt-get install python3-venv)"
+        else
+            PYTHON=$("$name" -c 'import sys; print(sys.executable)')
+            PYTHON_VERSION=$(version_of "$PYTHON")
+            return
+        fi
+    done
+    complain "needs Python 3.10 or later, with its venv module, on PATH. Found:${seen:- none}"
+    exit 1
+}
+
+version_of() {
+    "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null
+}
+
+# ensure_environment NAME PIP-ARGUMENT...: makes .tools/NAME, or brings it up to these arguments. Sets PLACE.
+ensure_environment() {
+    PLACE=$TOOLS/$1
+    shift
+    wanted="$PYTHON_VERSION $*"
+    # A stamp in our own package's environment also holds its metadata: that is where its requirements stand.
+    case $* in *"$ROOT"*) wanted="$wanted $(cat "$ROOT/pyproject.toml" "$ROOT/setup.cfg" | cksum)" ;; esac
+    if [ "$(cat "$PLACE/.stamp" 2>/dev/null)" = "$wanted" ] && [ "$(version_of "$PLACE/bin/python")" = "$PYTHON_VERSION" ]; then
+        return
+    fi
+    echo "$(basename -- "$0"): making $PLACE" >&2
+    rm -f -- "$PLACE/.stamp"
+    if [ "$(version_of "$PLACE/bin/python")" != "$PYTHON_VERSION" ]; then
+        mkdir -p -- "$TOOLS"
+        "$PYTHON" -m venv --clear "$PLACE" || exit 1
+    fi
+    if ! "$PLACE/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --retries 2 "$@" >&2; then
+        complain "pip could not install: $*"
+        complain "It needs PyPI, or the index that pip is configured with (PIP_INDEX_URL, pip.conf), within reach."
+        exit 1
+    fi
+    printf '%s\n' "$wanted" >"$PLACE/.stamp"
+}
+
+# A plain path entry in place of setuptools' import hook, which would cost every start of Python some milliseconds.
+COMPAT='--config-settings=editable_mode=compat'
+
+ensure_upstream() {
+    ensure_environment upstream 'vmnest[mcp]==0.1.2' fastapi uvicorn
+}
