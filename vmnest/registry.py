@@ -1,0 +1,377 @@
+"""Names of sandboxes: the file that maps each to its MicroVM (``state.json``).
+
+Rules, each held by a test:
+
+- A verb that only reads takes no lock and writes nothing; writers exclude each other (see ``statefile``).
+- What is not understood is kept: members of the file and of a record that this version does not know are written back,
+  and a record under a name that ``check_name`` would refuse today can still be used and removed.
+- A file that cannot be understood is never replaced. Readers refuse it and leave everything as it is; the first
+  writer that meets it also puts a copy beside it (``state.json.bad``), so that a repair by hand cannot lose it.
+- Files of 0.1.2 have no ``schema``; they are read as they are and get one at the first write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+from . import errors, rendezvous, settings, statefile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+__all__ = ["Place", "Record", "Registry", "check_name", "locate", "open_default"]
+
+SCHEMA = 1
+FILE_NAME = "state.json"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+# member of a record in the file -> the types that it may have there
+_MEMBERS: dict[str, tuple[type, ...]] = {
+    "microvm_id": (str,),
+    "endpoint": (str,),
+    "image_arn": (str,),
+    "region": (str,),
+    "target": (str,),
+    "client_token": (str,),
+    "state_hint": (str,),
+    "created_at": (int, float),
+    "agent_port": (int,),
+    "labels": (dict,),
+}
+
+
+def check_name(name: str) -> str:
+    """Return the name, or raise UsageError if no new sandbox may be called that."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise errors.UsageError(
+            f"not a name for a sandbox: {name!r}",
+            hint="A name has 1 to 63 letters, digits, dots, underscores and dashes, and starts with a letter or digit.",
+        )
+    return name
+
+
+class Record:
+    """What is known about one sandbox. A value: ``replace`` makes a changed copy.
+
+    Attributes:
+        name: The sandbox's name.
+        microvm_id: The MicroVM, or None while it is being started.
+        endpoint: URL of its data plane (0.1.2 wrote it without a scheme).
+        image_arn: The image that it was started from.
+        region: AWS region.
+        target: ``aws`` or ``local``.
+        client_token: The token of the RunMicrovm call, by which a launch that was cut off can be found again.
+        state_hint: The state last seen; only a hint.
+        created_at: Seconds since the epoch.
+        agent_port: Port of the agent in the guest.
+        labels: The user's own labels.
+        unknown: Members that this version does not know.
+    """
+
+    __slots__ = ("name", *_MEMBERS, "unknown")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        microvm_id: str | None = None,
+        endpoint: str | None = None,
+        image_arn: str | None = None,
+        region: str | None = None,
+        target: str = settings.TARGET_AWS,
+        client_token: str | None = None,
+        state_hint: str | None = None,
+        created_at: float | None = None,
+        agent_port: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        unknown: Mapping[str, object] | None = None,
+    ) -> None:
+        self.name = name
+        self.microvm_id = microvm_id
+        self.endpoint = endpoint
+        self.image_arn = image_arn
+        self.region = region
+        self.target = target
+        self.client_token = client_token
+        self.state_hint = state_hint
+        self.created_at = created_at
+        self.agent_port = agent_port
+        self.labels: dict[str, str] = dict(labels or {})
+        self.unknown: dict[str, object] = dict(unknown or {})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Record) and all(getattr(self, m) == getattr(other, m) for m in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, and labels can be changed
+
+    def __repr__(self) -> str:
+        return f"Record({self.name!r}, microvm_id={self.microvm_id!r}, target={self.target!r})"
+
+    def replace(self, **changes: object) -> Record:
+        """A copy with these members changed."""
+        members = {member: getattr(self, member) for member in self.__slots__}
+        return Record(**(members | changes))
+
+    def is_same_launch(self, other: Record) -> bool:
+        """Both describe one launch of one MicroVM, whatever else was recorded since."""
+        return (self.microvm_id, self.client_token) == (other.microvm_id, other.client_token)
+
+    def to_file(self) -> dict[str, object]:
+        """The record as the file has it; members without a value are left out."""
+        members = {member: getattr(self, member) for member in _MEMBERS}
+        known = {member: value for member, value in members.items() if value is not None and value != {}}
+        return {**self.unknown, "name": self.name, **known}
+
+    @classmethod
+    def from_file(cls, name: str, members: object) -> Record:
+        """The record from what the file has under ``name``; raises ValueError if that is no record."""
+        if not isinstance(members, dict):
+            raise ValueError(f"the record of {name!r} is no object")
+        known: dict[str, object] = {}
+        unknown: dict[str, object] = {}
+        for member, value in members.items():
+            if member not in _MEMBERS:
+                unknown[member] = value
+            elif value is not None:
+                known[member] = _checked(name, member, value)
+        unknown.pop("name", None)
+        known.setdefault("target", settings.TARGET_AWS)
+        return cls(name).replace(**known, unknown=unknown)
+
+
+def _checked(name: str, member: str, value: object) -> object:
+    types = _MEMBERS[member]
+    good = isinstance(value, types) and not isinstance(value, bool)
+    if good and isinstance(value, dict):
+        good = all(isinstance(text, str) for text in value.values())
+    if not good:
+        raise ValueError(f"the record of {name!r} has a wrong {member}")
+    return value
+
+
+class Place:
+    """Where the registry is; with a remark for the user, and the folder to guard, if that is not the usual place."""
+
+    __slots__ = ("note", "path", "private_folder")
+
+    def __init__(self, path: str, *, note: str | None = None, private_folder: str | None = None) -> None:
+        self.path = path
+        self.note = note
+        self.private_folder = private_folder
+
+
+def locate(environ: Mapping[str, str] | None = None) -> Place:
+    """The registry's file: ``AGENT_SANDBOX_STATE``, ``~/.agent_sandbox/state.json``, else in the local cloud's folder.
+
+    The last only if HOME cannot be written and holds no registry yet: one that exists is not forgotten silently.
+    """
+    environ = settings.environment() if environ is None else environ
+    given = settings.text("state", environ=environ)
+    if given is not None:
+        return Place(given)
+    usual = os.path.join(environ.get("HOME", ""), ".agent_sandbox", FILE_NAME)
+    folder, is_fallback = rendezvous.state_folder(environ)
+    if not is_fallback:
+        return Place(os.path.join(folder, FILE_NAME))
+    if os.path.isabs(usual) and os.path.exists(usual):
+        return Place(usual)
+    folder = rendezvous.folder(environ)
+    path = os.path.join(folder, FILE_NAME)
+    note = f"there is no home folder that can be written to: the names of sandboxes are kept in {path}"
+    return Place(path, note=note, private_folder=folder)
+
+
+def open_default(environ: Mapping[str, str] | None = None) -> Registry:
+    """The registry at its place."""
+    place = locate(environ)
+    return Registry(place.path, private_folder=place.private_folder)
+
+
+class _Contents:
+    """A file, understood: its records, and its members that this version does not know."""
+
+    __slots__ = ("records", "unknown")
+
+    def __init__(self, records: dict[str, Record], unknown: dict[str, object]) -> None:
+        self.records = records
+        self.unknown = unknown
+
+    def to_bytes(self) -> bytes:
+        sandboxes = {name: record.to_file() for name, record in self.records.items()}
+        whole = {"schema": SCHEMA, **self.unknown, "sandboxes": sandboxes}
+        return json.dumps(whole, indent=2).encode("ascii") + b"\n"
+
+
+class _DamagedError(ValueError):
+    """The file's bytes are not a registry."""
+
+
+class Registry:
+    """The names in one file. Safe between threads and between processes; holds nothing open between calls.
+
+    Raises:
+        errors.StateFileError: by every method, if the file is damaged, newer than this version, or not accessible.
+    """
+
+    def __init__(self, path: str, *, private_folder: str | None = None) -> None:
+        self.path = os.path.abspath(path)
+        self._private_folder = private_folder
+
+    def get(self, name: str) -> Record | None:
+        """The record of that name, or None. Writes nothing."""
+        return self._read().records.get(name)
+
+    def require(self, name: str) -> Record:
+        """The record of that name; raises SandboxNotFoundError if there is none. Writes nothing."""
+        return _require(self._read(), name)
+
+    def all(self) -> list[Record]:
+        """All records, in the order in which they were made. Writes nothing."""
+        return list(self._read().records.values())
+
+    def put(self, record: Record, *, replace: bool = False) -> None:
+        """Add a record.
+
+        Raises:
+            errors.NameInUseError: the name is recorded, and ``replace`` is False.
+        """
+        with _Change(self) as contents:
+            present = contents.records.get(record.name)
+            if present is not None and not replace:
+                raise errors.NameInUseError(
+                    f"a sandbox named {record.name} exists already ({_where(present)})",
+                    hint=f"Choose another name, or remove it first: vmnest rm {record.name}",
+                )
+            contents.records[record.name] = record
+
+    def update(self, name: str, **changes: object) -> Record:
+        """Change members of a record and return it as it is now; raises SandboxNotFoundError if there is none."""
+        with _Change(self) as contents:
+            record = _require(contents, name).replace(**changes)
+            contents.records[name] = record
+        return record
+
+    def remove(self, name: str, *, expected: Record | None = None) -> bool:
+        """Forget a name; False if it was not recorded, or stands for another launch than ``expected`` by now."""
+        with _Change(self) as contents:
+            present = contents.records.get(name)
+            if present is None or (expected is not None and not present.is_same_launch(expected)):
+                return False
+            del contents.records[name]
+        return True
+
+    def check_place(self, *, make: bool) -> None:
+        """In /tmp somebody else may have made the folder first: then refuse it."""
+        if self._private_folder and (make or os.path.lexists(self._private_folder)):
+            rendezvous.prepare_folder(self._private_folder)
+
+    def _read(self) -> _Contents:
+        self.check_place(make=False)
+        try:
+            return _parse(statefile.load(self.path), self.path)
+        except _DamagedError as error:
+            raise _damaged(self.path, reason=str(error)) from error
+
+
+def _require(contents: _Contents, name: str) -> Record:
+    record = contents.records.get(name)
+    if record is None:
+        known = ", ".join(sorted(contents.records)[:8])
+        raise errors.SandboxNotFoundError(
+            f"no sandbox named {name!r} is recorded",
+            hint=f"Recorded are: {known}" if known else "None is recorded. Make one with: vmnest create NAME",
+        )
+    return record
+
+
+def _where(record: Record) -> str:
+    return "on this machine" if record.target == settings.TARGET_LOCAL else f"on AWS, {record.region or 'no region'}"
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+def _parse(data: bytes, path: str) -> _Contents:
+    if not data:
+        return _Contents({}, {})  # no file, or one that was only just made (mktemp): nothing in it to lose
+    try:
+        whole = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _DamagedError(f"not JSON ({error})") from error
+    if not isinstance(whole, dict):
+        raise _DamagedError("not an object")
+    schema = whole.pop("schema", SCHEMA)
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        raise _DamagedError("wrong schema number")
+    if schema > SCHEMA:
+        raise errors.StateFileError(
+            f"the state file {path} was written by a newer version of vmnest (schema {schema}, known here: {SCHEMA})",
+            hint="Upgrade vmnest, or name another file in AGENT_SANDBOX_STATE. Nothing was changed.",
+        )
+    sandboxes = whole.pop("sandboxes", {})
+    if not isinstance(sandboxes, dict):
+        raise _DamagedError("its sandboxes are no object")
+    try:
+        return _Contents({name: Record.from_file(name, members) for name, members in sandboxes.items()}, whole)
+    except ValueError as error:
+        raise _DamagedError(str(error)) from error
+
+
+def _damaged(path: str, *, reason: str, copy: str | None = None) -> errors.StateFileError:
+    kept = f" A copy is kept in {copy}." if copy else ""
+    return errors.StateFileError(
+        f"the state file {path} is damaged: {reason}",
+        hint=f"Nothing was changed.{kept} Repair the file, or move it away to start without records "
+        "(the MicroVMs in it go on running until their time is up).",
+    )
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+class _Change:
+    """One locked change: ``with _Change(registry) as contents`` writes the contents back unless an error leaves it.
+
+    Contents that were not changed are not written.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        # A link is followed first: the rename must replace what it points to, not the link.
+        self._path = os.path.realpath(registry.path)
+        self._lock = statefile.Lock(self._path)
+
+    def __enter__(self) -> _Contents:
+        self._registry.check_place(make=True)
+        self._lock.__enter__()
+        try:
+            self._before = statefile.load(self._path)
+            self._contents = self._understood()
+            self._unchanged = self._contents.to_bytes()
+        except BaseException:
+            self._lock.__exit__(None, None, None)
+            raise
+        return self._contents
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                after = self._contents.to_bytes()
+                if after != self._unchanged:
+                    statefile.replace(self._path, after)
+        finally:
+            self._lock.__exit__(kind, value, trace)
+
+    def _understood(self) -> _Contents:
+        try:
+            return _parse(self._before, self._path)
+        except _DamagedError as error:
+            copy = statefile.keep_copy(self._path, self._before)
+            raise _damaged(self._path, reason=str(error), copy=copy) from error

@@ -1,0 +1,170 @@
+"""A state file: read whole, changed under a lock, replaced at once, never lost.
+
+- A reader takes no lock and writes nothing: a writer puts a whole new file in place by a rename, so that a reader sees
+  the old one or the new one.
+- Writers exclude each other by ``flock`` on a file beside it (never on the file itself, which the rename replaces).
+- Folders are made 0700 and files 0600 from the start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+
+from . import deadline as deadlines
+from . import errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["Lock", "keep_copy", "load", "replace", "unusable"]
+
+LARGEST_BYTES = 64 * 2**20
+LOCK_WAIT_SECONDS = 20.0
+# Holders are gone within milliseconds, and flock() has no timeout of its own.
+LOCK_POLL_SECONDS = 0.005
+
+
+def load(path: str) -> bytes:
+    """The file's bytes; none if there is no file.
+
+    Raises:
+        errors.StateFileError: what is there cannot be read as a file.
+    """
+    try:
+        # O_NONBLOCK: a FIFO in this place is to be refused, not waited for.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    except OSError as error:
+        raise unusable("read", path, reason=error.strerror) from error
+    try:
+        return _read(fd, path)
+    finally:
+        os.close(fd)
+
+
+def _read(fd: int, path: str) -> bytes:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise unusable("read", path, reason="it is not a regular file")
+    if status.st_size > LARGEST_BYTES:
+        raise unusable("read", path, reason=f"it has {status.st_size} bytes")
+    with open(fd, "rb", closefd=False) as file:
+        return file.read()
+
+
+def unusable(verb: str, path: str, *, reason: str | None) -> errors.StateFileError:
+    """The error for a file that cannot be read or written."""
+    return errors.StateFileError(
+        f"cannot {verb} the state file {path}: {reason}", hint="Set AGENT_SANDBOX_STATE to a file that can be used."
+    )
+
+
+class Lock:
+    """The lock that writers of ``path`` take: ``with Lock(path): …``. Makes the folder if there is none.
+
+    Raises:
+        errors.StateFileError: the place is not writable, or somebody holds the lock for very long.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+
+    def __enter__(self) -> Lock:
+        try:
+            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+            self._fd = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unusable("write", self._path, reason=error.strerror) from error
+        try:
+            self._wait()
+        except BaseException:
+            os.close(self._fd)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._fd)
+
+    def _wait(self) -> None:
+        deadline = deadlines.Deadline(LOCK_WAIT_SECONDS)
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if deadline.expired:
+                    raise errors.StateFileError(
+                        f"another process keeps {self._path}.lock locked",
+                        hint="Look for a vmnest process that is stopped, and end it.",
+                    ) from None
+                time.sleep(LOCK_POLL_SECONDS)
+            else:
+                return
+
+
+def replace(path: str, data: bytes) -> None:
+    """Put a new file in place at once: after a crash there is the old one or the new one. The caller holds the lock.
+
+    Raises:
+        errors.StateFileError: it cannot be written; the old one is untouched.
+    """
+    temporary = f"{path}.{os.getpid()}.{os.urandom(6).hex()}.tmp"
+    try:
+        try:
+            _write_new(temporary, data)
+            os.replace(temporary, path)
+        except BaseException:
+            _remove(temporary)
+            raise
+        _sync_folder(os.path.dirname(path))
+    except OSError as error:
+        raise unusable("write", path, reason=error.strerror) from error
+
+
+def _sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write_new(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(fd)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def keep_copy(path: str, data: bytes) -> str:
+    """Write ``data`` beside the file under a free name (``….bad``) and return it; one that holds it already will do.
+
+    Raises:
+        errors.StateFileError: it cannot be written.
+    """
+    for number in range(100):
+        copy = f"{path}.bad{'.' + str(number) if number else ''}"
+        try:
+            _write_new(copy, data)
+        except FileExistsError:
+            if load(copy) != data:
+                continue
+        except OSError as error:
+            raise unusable("write", copy, reason=error.strerror) from error
+        return copy
+    raise errors.StateFileError(f"there are too many damaged copies beside {path}", hint="Remove those not needed.")
