@@ -49,7 +49,7 @@ ensure_environment() {
         mkdir -p -- "$TOOLS"
         "$PYTHON" -m venv --clear "$PLACE" || exit 1
     fi
-    if ! "$PLACE/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --retries 2 "$@" >&2; then
+    if ! "$PLACE/bin/python" -m pip install -qq --no-input --disable-pip-version-check --retries 2 "$@" >&2; then
         complain "pip could not install: $*"
         complain "It needs PyPI, or the index that pip is configured with (PIP_INDEX_URL, pip.conf), within reach."
         exit 1
