@@ -29,7 +29,7 @@ LEVELS = (
     ("errors",),
     ("deadline", "settings"),
     ("wire",),
-    ("rendezvous", "transport"),
+    ("rendezvous", "statefile", "transport"),
     ("aws",),
     ("control",),
     ("agent",),
@@ -51,7 +51,7 @@ TYPE_ONLY = {
 FOREIGN_HOMES = {"urllib3": "transport", "yaml": "infra.config", "botocore": "aws", "isal": "guest_image"}
 GUEST_LACKS = frozenset({"tomllib"})  # in newer standard libraries than the guest's oldest
 
-FAST = ("", "errors", "deadline", "settings", "registry", "target", "rendezvous", "cli", "ops")
+FAST = ("", "errors", "deadline", "settings", "statefile", "registry", "target", "rendezvous", "cli", "ops")
 SLOW = (
     *("asyncio", "dataclasses", "http.client", "inspect", "logging", "pathlib", "secrets", "subprocess", "tempfile"),
     *("typing", *FOREIGN_HOMES),
