@@ -1,0 +1,121 @@
+"""What a driver is: the seam between the lifecycle of VMs and whatever isolates them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+ISOLATION_NAMESPACE = "namespace"
+ISOLATION_KERNEL = "kernel"
+ISOLATION_VM = "vm"
+# Weakest first: a caller's minimum is met by what stands at the same place or behind it.
+ISOLATIONS = (ISOLATION_NAMESPACE, ISOLATION_KERNEL, ISOLATION_VM)
+
+EXITED = "exited"
+LIFETIME = "lifetime"
+STOPPED = "stopped"
+MEMORY = "memory"
+LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One VM to start.
+
+    Attributes:
+        microvm_id: The VM's id.
+        folder: ``vms/<id>`` of the state folder; exists, 0700. The driver keeps its socket, logs and layers in it.
+        command: The main process, or None for the agent.
+        environment: What the main process finds besides the driver's own variables.
+        cpus: CPUs that the VM may use, or None for all.
+        memory_mib: Memory that the VM may use.
+        disk_bytes: Size of the writable layer.
+        max_seconds: The VM is ended this long after its start, whether or not a daemon lives.
+        visible: Further host directories that can be read inside.
+        image_layers: Folders that lie over the host's programs, the topmost first.
+    """
+
+    microvm_id: str
+    folder: str
+    environment: Mapping[str, str]
+    memory_mib: int
+    disk_bytes: int
+    max_seconds: float
+    command: tuple[str, ...] | None = None
+    cpus: float | None = None
+    visible: tuple[str, ...] = ()
+    image_layers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a VM's main process ended.
+
+    Attributes:
+        exit_code: Its status, or None if a signal ended it or nobody saw it end.
+        signal: The signal that ended it, or None.
+        reason: ``exited`` by itself, ``lifetime`` over, ``stopped`` on request, ``memory`` used up, or ``lost``: the
+            supervisor died and took the VM with it.
+    """
+
+    exit_code: int | None
+    signal: int | None
+    reason: str
+
+
+class Machine(Protocol):
+    """A VM that was started. Its methods may be called from any thread."""
+
+    @property
+    def ended(self) -> Ended | None:
+        """How it ended, or None while it runs."""
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """What really holds for it: ``isolation``, ``enforced`` and the driver's own."""
+
+    def dial(self, port: int, *, timeout: float) -> socket.socket:
+        """A blocking TCP socket, connected to ``127.0.0.1:port`` in the VM.
+
+        Raises:
+            ConnectionRefusedError: nothing listens there.
+            TimeoutError: no connection within ``timeout`` seconds.
+            errors.LocalCloudError: the VM is gone.
+        """
+
+    def stop(self, *, grace: float = 0) -> None:
+        """End it and wait until nothing of it is left; TERM first when ``grace`` seconds are given. Idempotent."""
+
+
+class Driver(Protocol):
+    """A way to isolate VMs on this machine."""
+
+    @property
+    def name(self) -> str:
+        """The driver's name."""
+
+    @property
+    def isolation(self) -> str:
+        """One of ISOLATIONS."""
+
+    @property
+    def memory_snapshot(self) -> bool:
+        """Whether a suspended VM's memory can become part of an image."""
+
+    def start(self, launch: Launch, *, on_end: Callable[[Ended], None]) -> Machine:
+        """Start a VM; returns when its agent listens (its main process runs, if ``command`` is given).
+
+        ``on_end`` is called once, from a thread of the driver, after the VM ended for whatever reason and was
+        cleaned away; it must be short. It is not called when ``start`` itself fails.
+
+        Raises:
+            errors.LocalCloudError: the VM did not start; the message names the step and shows the console's end.
+        """
+
+    def discard(self, folder: str) -> None:
+        """Clean what a VM of an earlier daemon left in its folder, and end it if it still runs."""
+
+    def close(self) -> None:
+        """Let go of the driver's threads. VMs go on."""
