@@ -1,0 +1,189 @@
+"""The client's side of the local daemon: is it there, start it, ask it.
+
+``ensure`` is the only way to the daemon's address: it starts the daemon if none runs. It knows the daemon's program by
+its module name alone (``<this package>.local``), and never imports it.
+
+The daemon gets this process's ``sys.path``, and where this package lies, spelt out on its command line: so it finds
+what we found, be we a checkout, an install, a copy under another name or a zip archive, and neither the working
+directory nor PYTHONPATH can put something else in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from . import errors, rendezvous
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Mapping, Sequence
+
+    from .deadline import Deadline
+
+__all__ = ["ensure", "find", "require_linux"]
+
+PROGRAM = "local"
+
+
+def require_linux(platform: str = sys.platform) -> None:
+    """Raise UnsupportedError where there can be no local cloud."""
+    if platform != "linux":
+        raise errors.UnsupportedError(
+            f"local sandboxes need Linux; this is {platform}",
+            hint="Use AWS (without --local), or run vmnest inside a Linux machine.",
+        )
+
+
+def find(environ: Mapping[str, str]) -> rendezvous.Daemon | None:
+    """The daemon that runs, or None. Starts and writes nothing."""
+    require_linux()
+    return _running(rendezvous.folder(environ))
+
+
+def ensure(environ: Mapping[str, str], *, deadline: Deadline) -> rendezvous.Daemon:
+    """The daemon that runs; started if there is none.
+
+    Raises:
+        errors.UnsupportedError: this is not Linux.
+        errors.LocalCloudError: it cannot start; the message is its own.
+        errors.WaitTimeoutError: it is not ready at the deadline.
+    """
+    require_linux()
+    folder = rendezvous.folder(environ, prepare=True)
+    running = _running(folder)
+    if running is not None:
+        return running
+    with rendezvous.start_lock(folder, deadline):
+        # Whoever held the lock before us has started one, most likely.
+        return _running(folder) or _start(folder, environ=environ, deadline=deadline)
+
+
+def _running(folder: str) -> rendezvous.Daemon | None:
+    return rendezvous.read(folder) if rendezvous.is_alive(folder) else None
+
+
+# -- starting ----------------------------------------------------------------------------------------------------------
+
+
+def _start(folder: str, *, environ: Mapping[str, str], deadline: Deadline) -> rendezvous.Daemon:
+    reader, writer = os.pipe()
+    try:
+        try:
+            process = _spawn(folder, ready_fd=writer, environ=environ)
+        finally:
+            os.close(writer)
+        line = _read_line(reader, deadline)
+        if line is None:
+            _end(process)
+            raise errors.WaitTimeoutError(
+                f"the local daemon was not ready within {deadline.seconds:g} s", hint=_log_hint(folder)
+            )
+    finally:
+        os.close(reader)
+    # What we spawned only forked the daemon, and has ended: nothing stays behind that somebody must wait for.
+    process.wait()
+    try:
+        return rendezvous.parse_ready(line)
+    except errors.LocalDaemonError as error:
+        error.hint = error.hint or _log_hint(folder)
+        raise
+
+
+def _log_hint(folder: str) -> str:
+    return f"Its log may say why: {os.path.join(folder, rendezvous.LOG_FILE)}"
+
+
+def _spawn(folder: str, *, ready_fd: int, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    import subprocess
+
+    log = os.open(
+        os.path.join(folder, rendezvous.LOG_FILE), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+    )
+    try:
+        return subprocess.Popen(
+            build_command(["--folder", folder, "--ready-fd", str(ready_fd)]),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=dict(environ),
+            pass_fds=(ready_fd,),
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise errors.LocalDaemonError(f"cannot start the local daemon: {error}") from error
+    finally:
+        os.close(log)
+
+
+def build_command(arguments: Sequence[str]) -> list[str]:
+    """The command that runs the daemon's program, detached, under this interpreter and with what it can import."""
+    if not sys.executable:
+        raise errors.LocalDaemonError("cannot start the local daemon: this interpreter does not know its own program")
+    path = [os.path.abspath(entry) for entry in sys.path if entry]
+    package, load = _load_package()
+    code = (
+        # The path is set before anything else is imported: -c has put the working directory first.
+        f"import sys; sys.path[:] = {path!r}\n"
+        "import os, runpy\n"
+        "if os.fork(): os._exit(0)\n"
+        f"{load}"
+        f"runpy.run_module('{package}.{PROGRAM}', run_name='__main__', alter_sys=True)"
+    )
+    return [sys.executable, "-I", *_interpreter_options(), "-c", code, *arguments]
+
+
+def _load_package() -> tuple[str, str]:
+    """This package's name in the daemon, and the statements that load it from where we have it.
+
+    A copy inside another package goes by its last name there: the packages around it are not the daemon's business, and
+    importing them may do anything. Another package of that name, on the path, does not come in between.
+    """
+    package = __name__.rpartition(".")[0]
+    last = package.rpartition(".")[2]
+    parent, folder = os.path.split(os.path.dirname(os.path.abspath(__file__)))
+    if folder != last:
+        return package, ""  # an import hook maps the name to another folder; what it did for us, it does there
+    return last, (
+        "import importlib.machinery, importlib.util\n"
+        f"spec = importlib.machinery.PathFinder.find_spec({last!r}, [{parent!r}])\n"
+        f"sys.modules[{last!r}] = module = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(module)\n"
+    )
+
+
+def _interpreter_options() -> list[str]:
+    # -I makes Python ignore its variables; the ones that say where to write byte code must go on to hold.
+    options = ["-B"] if sys.dont_write_bytecode else []
+    if sys.pycache_prefix:
+        options += ["-X", f"pycache_prefix={sys.pycache_prefix}"]
+    return options
+
+
+def _read_line(fd: int, deadline: Deadline) -> bytes | None:
+    """What comes up to the line's end or the end of all; None if neither comes in time."""
+    import select
+
+    line = b""
+    poller = select.poll()  # select() itself ends at descriptor 1023
+    poller.register(fd, select.POLLIN)
+    while not line.endswith(b"\n") and len(line) < rendezvous.MAX_READY_BYTES:
+        left = deadline.remaining()
+        if not poller.poll(None if left is None else left * 1000):
+            return None
+        data = os.read(fd, 65536)
+        if not data:
+            break
+        line += data
+    return line
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End what did not become ready: it leads a session of its own, and its child is still in that group."""
+    import signal
+
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

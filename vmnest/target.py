@@ -1,0 +1,159 @@
+"""Where we work: AWS, or this machine. Both are one service to everything above: a ``Control`` with its credentials.
+
+Which one: what a sandbox's record says; for a new one the caller's wish (``--local``), then ``AGENT_SANDBOX_TARGET``,
+then AWS. The local cloud is never a fallback, since its isolation differs. It has its own address, keys and region:
+AWS's variables for those are not looked at.
+"""
+
+from __future__ import annotations
+
+from . import daemon, errors, rendezvous, settings
+from .wire import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .aws.credentials import CredentialSource
+    from .control import Control
+    from .deadline import Deadline
+
+__all__ = ["Target", "resolve"]
+
+SERVICE = "lambda-microvms"
+
+
+class Target:
+    """A place that runs MicroVMs.
+
+    Attributes:
+        kind: ``aws`` or ``local``.
+        region: The AWS region; the local cloud has one of its own.
+        environ: The environment that everything else about it comes from.
+    """
+
+    __slots__ = ("environ", "kind", "region")
+
+    def __init__(self, kind: str, *, region: str, environ: Mapping[str, str]) -> None:
+        self.kind = kind
+        self.region = region
+        self.environ = environ
+
+    def __repr__(self) -> str:
+        return f"Target({self.kind!r}, region={self.region!r})"
+
+    @property
+    def is_local(self) -> bool:
+        """It is this machine."""
+        return self.kind == settings.TARGET_LOCAL
+
+    def control(self, *, deadline: Deadline) -> Control:
+        """The control plane. The local one is started if it does not run; ``deadline`` bounds that."""
+        from . import control, transport
+        from .aws import service
+
+        if self.is_local:
+            running = daemon.ensure(self.environ, deadline=deadline)
+            caller = service.Service(
+                SERVICE,
+                endpoint=running.url,
+                region=self.region,
+                credentials=self._local_credentials(),
+                transport=transport.shared(),
+                # It ends by itself when idle, perhaps just now: then the call finds nobody, and goes to the next one.
+                on_refused=lambda: daemon.ensure(self.environ, deadline=deadline).url,
+            )
+        else:
+            from .aws import credentials, endpoint
+
+            caller = service.Service(
+                SERVICE,
+                endpoint=endpoint.resolve(SERVICE, self.region, self.environ),
+                region=self.region,
+                credentials=credentials.resolve(environ=self.environ),
+                transport=transport.shared(),
+            )
+        return control.Control(caller)
+
+    def _local_credentials(self) -> CredentialSource:
+        from .aws import credentials
+
+        keys = rendezvous.keys(rendezvous.folder(self.environ))
+        return credentials.StaticSource(
+            credentials.Credentials(access_key=keys.access_key, secret_key=credentials.Secret(keys.secret_key))
+        )
+
+    def image(self, given: str | None = None) -> str:
+        """The image to start from, an ARN or a name: what was given, else ``AGENT_SANDBOX_IMAGE_ARN``, else a default.
+
+        Raises:
+            errors.UsageError: there is none, or it belongs to the other target.
+        """
+        if given:
+            return self._checked_image(given)
+        configured = settings.text("image_arn", environ=self.environ)
+        if self.is_local:
+            # What is configured for AWS has no meaning here.
+            image = configured if configured and _is_local_arn(configured) else names.LOCAL_IMAGE_NAME
+            return self._checked_image(image)
+        if not configured:
+            raise errors.UsageError(
+                "no image to start from",
+                hint="Name one with --image or AGENT_SANDBOX_IMAGE_ARN, or work on this machine with --local.",
+            )
+        return self._checked_image(configured)
+
+    def _checked_image(self, image: str) -> str:
+        if not image.startswith("arn:"):
+            if not self.is_local:
+                return image
+            return names.image_arn(region=names.LOCAL_REGION, account=names.LOCAL_ACCOUNT, name=image)
+        if _is_local_arn(image) != self.is_local:
+            where = "this machine" if self.is_local else "AWS"
+            raise errors.UsageError(f"{image} is not an image of the target in use, {where}", hint=_OTHER_TARGET)
+        return image
+
+    def role(self, given: str | None = None) -> str | None:
+        """The role that code in the MicroVM gets: the one given, else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``, else none."""
+        configured = settings.text("execution_role_arn", flag=given, environ=self.environ)
+        if self.is_local and not given and configured and not _is_local_arn(configured):
+            return None
+        return configured
+
+
+_OTHER_TARGET = "Use --local for images of this machine, and no --local for images of AWS."
+
+
+def _is_local_arn(arn: str) -> bool:
+    return arn.split(":")[4:5] == [names.LOCAL_ACCOUNT]
+
+
+def resolve(
+    *,
+    local: bool | None = None,
+    region: str | None = None,
+    arn: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Target:
+    """The target for a new sandbox, or for the kind and region that a record has.
+
+    Args:
+        local: True for this machine, False for AWS, None for what ``AGENT_SANDBOX_TARGET`` says.
+        region: The AWS region, if the caller names one.
+        arn: An ARN in use, whose region counts if no other is named.
+        environ: The environment; the process's own by default.
+
+    Raises:
+        errors.RegionNotFoundError: it is AWS, and no region is configured anywhere.
+        errors.UnsupportedError: it is this machine, which is no Linux.
+    """
+    environ = settings.environment() if environ is None else environ
+    if local is None:
+        local = settings.text("target", environ=environ) == settings.TARGET_LOCAL
+    if local:
+        daemon.require_linux()
+        return Target(settings.TARGET_LOCAL, region=names.LOCAL_REGION, environ=environ)
+    from .aws import region as regions
+
+    arn = arn or settings.text("image_arn", environ=environ)
+    return Target(settings.TARGET_AWS, region=regions.resolve(flag=region, arn=arn, environ=environ), environ=environ)
