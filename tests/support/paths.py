@@ -1,8 +1,20 @@
 """Where the tests find the repository and the independent parties that ``tools/test`` installs beside it."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / ".tools"
 UPSTREAM_PYTHON = TOOLS / "upstream" / "bin" / "python"
 AWS_CLI = TOOLS / "awscli" / "bin" / "aws"
+
+
+def find_python(version: str) -> str | None:
+    """Another Python (``"3.9"``) that starts: from PATH, else from pyenv's usual place."""
+    on_path = shutil.which(f"python{version}")
+    of_pyenv = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python"))
+    for python in filter(None, (on_path, *map(str, of_pyenv))):
+        if subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return python
+    return None
