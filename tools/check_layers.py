@@ -33,7 +33,7 @@ LEVELS = (
     ("aws",),
     ("control",),
     ("agent",),
-    ("forward",),
+    ("daemon", "forward"),
     ("target", "registry", "guest_image"),
     ("infra",),
     ("sandbox",),
@@ -49,9 +49,12 @@ TYPE_ONLY = {
     "errors": ("agent.results",),
 }
 FOREIGN_HOMES = {"urllib3": "transport", "yaml": "infra.config", "botocore": "aws", "isal": "guest_image"}
+TYPES_OF_THE_INTERPRETER = "_typeshed"  # exists for type checkers only
 GUEST_LACKS = frozenset({"tomllib"})  # in newer standard libraries than the guest's oldest
 
-FAST = ("", "errors", "deadline", "settings", "statefile", "registry", "target", "rendezvous", "cli", "ops")
+FAST = (
+    *("", "errors", "deadline", "settings", "statefile", "rendezvous", "daemon", "registry", "target", "ops", "cli"),
+)
 SLOW = (
     *("asyncio", "dataclasses", "http.client", "inspect", "logging", "pathlib", "secrets", "subprocess", "tempfile"),
     *("typing", *FOREIGN_HOMES),
@@ -200,7 +203,7 @@ class LibraryRules:
                 yield from self._check_arrows(room, found)
             elif top == PACKAGE:
                 yield found.line, f"{found.module}: imports inside {PACKAGE} are relative"
-            elif top not in sys.stdlib_module_names:
+            elif top not in sys.stdlib_module_names and not (found.typing_only and top == TYPES_OF_THE_INTERPRETER):
                 yield from self._check_foreign(place, found)
             yield from self._check_speed(room, found)
 
