@@ -114,7 +114,7 @@ class Target:
         return image
 
     def role(self, given: str | None = None) -> str | None:
-        """The role that code in the MicroVM gets: the one given, else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``, else none."""
+        """The role that code in the MicroVM gets: as given, else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``, else none."""
         configured = settings.text("execution_role_arn", flag=given, environ=self.environ)
         if self.is_local and not given and configured and not _is_local_arn(configured):
             return None
