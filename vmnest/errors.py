@@ -184,6 +184,13 @@ class ReadTimeoutError(TransportError):
     code = "read_timed_out"
 
 
+class AnswerTooLargeError(TransportError):
+    """The answer is larger than the caller takes; it was not read to its end."""
+
+    code = "answer_too_large"
+    retryable = False
+
+
 # -- the service -------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,219 @@
+"""Answers as they come in: headers, and a body that is read within a deadline and a size.
+
+The standard library's ``HTTPResponse`` parses; two things are added below it. A raw reader asks the deadline before
+each wait, so that a peer that sends a byte now and then cannot stretch a call beyond its end (a socket's own timeout
+starts anew with each byte). And interim answers (103 and its kind) are skipped, where ``http.client`` knows 100 only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import io
+import re
+import socket
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from .. import errors
+from ..deadline import Deadline
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+CHUNK_BYTES = 65536
+_MAX_INTERIM_ANSWERS = 20
+_FOLD = re.compile(r"\r?\n[ \t]+")
+
+
+class Headers:
+    """Header fields in the order of the wire; names compare without regard to case, and may repeat."""
+
+    __slots__ = ("_pairs",)
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self._pairs = [(name, _FOLD.sub(" ", value)) for name, value in pairs]
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """The first value under that name."""
+        return next(iter(self.get_all(name)), default)
+
+    def get_all(self, name: str) -> list[str]:
+        """All values under that name."""
+        wanted = name.lower()
+        return [value for key, value in self._pairs if key.lower() == wanted]
+
+    def items(self) -> list[tuple[str, str]]:
+        """All fields as (name, value)."""
+        return list(self._pairs)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and bool(self.get_all(name))
+
+    def __repr__(self) -> str:
+        # Values may be cookies and tokens.
+        return f"Headers({[name for name, _ in self._pairs]!r})"
+
+
+class Patience:
+    """How long the next wait of one exchange may be; remembers whether the peer has answered anything."""
+
+    __slots__ = ("answered", "deadline", "read_timeout")
+
+    def __init__(self, deadline: Deadline, read_timeout: float | None) -> None:
+        self.deadline = deadline
+        self.read_timeout = read_timeout
+        self.answered = False
+
+    def seconds(self) -> float | None:
+        """The timeout of the next wait, None for no end; raises TimeoutError if nothing is left."""
+        left = self.deadline.remaining()
+        if left == 0:
+            raise TimeoutError("the deadline has passed")
+        return self.read_timeout if left is None else self.deadline.clamp(self.read_timeout or left)
+
+
+class _PatientReader(io.RawIOBase):
+    def __init__(self, sock: socket.socket, patience: Patience) -> None:
+        self._sock = sock
+        self._raw: Any = sock.makefile("rb", buffering=0)
+        self._patience = patience
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        self._sock.settimeout(self._patience.seconds())
+        count: int | None = self._raw.readinto(buffer)
+        if count:
+            self._patience.answered = True
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+            super().close()
+
+
+class _PatientSocket:
+    """What ``HTTPResponse`` wants of a socket: ``makefile``."""
+
+    def __init__(self, sock: socket.socket, patience: Patience) -> None:
+        self._sock = sock
+        self._patience = patience
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_PatientReader(self._sock, self._patience), CHUNK_BYTES)
+
+
+class WireAnswer(http.client.HTTPResponse):
+    """``HTTPResponse`` that reads patiently and passes over interim answers."""
+
+    def __init__(self, sock: socket.socket, patience: Patience, method: str | None = None) -> None:
+        super().__init__(_PatientSocket(sock, patience), method=method)  # type: ignore[arg-type]
+
+    def begin(self) -> None:
+        for _ in range(_MAX_INTERIM_ANSWERS):
+            super().begin()
+            if not 100 < self.status < 200 or self.status == http.client.SWITCHING_PROTOCOLS:
+                return
+            self.headers = self.msg = None  # type: ignore[assignment]  # begin() does nothing while they are set
+        raise http.client.HTTPException("interim answers without end")
+
+    @property
+    def is_whole(self) -> bool:
+        """The body has been read to its end."""
+        return self.isclosed() or (self.length == 0 and not self.chunked)
+
+
+class Response:
+    """An answer whose body is still on the wire. A context manager; one thread reads, any may ``close``.
+
+    Reading it to the end gives the connection back for the next request; closing it earlier ends the connection.
+    """
+
+    def __init__(self, answer: WireAnswer, *, origin: str, patience: Patience, release: Callable[[bool], None]) -> None:
+        self.status = answer.status
+        self.headers = Headers(list(answer.headers.items()))
+        self._answer = answer
+        self._origin = origin
+        self._patience = patience
+        self._release: Callable[[bool], None] | None = release
+        if answer.is_whole:
+            self._finish(whole=True)
+
+    def read(self, limit: int) -> bytes:
+        """The whole body.
+
+        Raises:
+            errors.AnswerTooLargeError: it is longer than ``limit`` bytes; the rest stays unread.
+            errors.TransportError: it did not arrive whole.
+        """
+        with self:
+            parts: list[bytes] = []
+            announced, received = self._answer.length or 0, 0
+            for part in self.chunks():
+                parts.append(part)
+                received += len(part)
+                if max(announced, received) > limit:
+                    raise errors.AnswerTooLargeError(f"the answer of {self._origin} is larger than {limit} bytes")
+            return b"".join(parts)
+
+    def chunks(self, size: int = CHUNK_BYTES) -> Iterator[bytes]:
+        """The body piece by piece, each at most ``size`` bytes, as soon as it is there."""
+        while self._release is not None:
+            try:
+                piece = self._answer.read1(size)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                self.close()
+                raise failure_of_reading(error, origin=self._origin, patience=self._patience) from error
+            if piece:
+                yield piece
+            if self._answer.is_whole:
+                self._finish(whole=True)
+            elif not piece:
+                self._end_of_stream()
+
+    def close(self) -> None:
+        """Give the connection back, or end it if the body was not read to its end. May be called again."""
+        self._finish(whole=False)
+
+    def __enter__(self) -> Response:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _end_of_stream(self) -> None:
+        # Without a length and chunks the end of the connection is the end of the body; else bytes are missing.
+        missing = self._answer.length
+        self.close()
+        if missing:
+            raise errors.ConnectionLostError(
+                f"{self._origin} ended the connection {missing} bytes before the answer's end"
+            )
+
+    def _finish(self, *, whole: bool) -> None:
+        release, self._release = self._release, None
+        if release is None:
+            return
+        release(whole and not self._answer.will_close)
+        with contextlib.suppress(OSError, ValueError):
+            self._answer.close()
+
+
+def failure_of_reading(error: BaseException, *, origin: str, patience: Patience) -> errors.TransportError:
+    """This tree's error for what a library raised while an answer was awaited or read."""
+    if isinstance(error, TimeoutError):
+        bound = patience.deadline.seconds if patience.deadline.expired else patience.read_timeout
+        within = "" if bound is None else f" within {bound:g} s"
+        part = "the rest of its answer did not come" if patience.answered else "it did not answer"
+        return errors.ReadTimeoutError(f"{origin}: {part}{within}")
+    if isinstance(error, http.client.RemoteDisconnected):
+        return errors.ConnectionLostError(f"{origin} ended the connection without an answer")
+    if isinstance(error, (OSError, http.client.IncompleteRead)):
+        reason = getattr(error, "strerror", None) or "cut in the middle of the answer"
+        return errors.ConnectionLostError(f"the connection to {origin} was lost: {reason}")
+    return errors.TransportError(
+        f"the answer of {origin} is not HTTP: {type(error).__name__}", hint="Check the endpoint's scheme and port."
+    )
