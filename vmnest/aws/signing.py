@@ -215,8 +215,10 @@ def _without_dot_segments(path: str) -> str:
 
 def canonical_query(query: str) -> str:
     """The query of the canonical request, from the query on the request line (``+`` is a plus sign, not a space)."""
-    pairs = [pair.partition("=") for pair in query.split("&") if pair]
-    return "&".join(sorted(f"{_encoded_anew(key)}={_encoded_anew(value)}" for key, _, value in pairs))
+    parts = [pair.partition("=") for pair in query.split("&") if pair]
+    # Sorted as pairs: joined first, "a-b=" would come before "a=".
+    pairs = sorted((_encoded_anew(key), _encoded_anew(value)) for key, _, value in parts)
+    return "&".join(f"{key}={value}" for key, value in pairs)
 
 
 def _encoded_anew(text: str) -> str:
@@ -336,8 +338,8 @@ def _parse_date(headers: Headers) -> str:
             "malformed", "Authorization header requires existence of either a 'X-Amz-Date' or a 'Date' header."
         )
     try:
-        if _DATE.fullmatch(value.strip()):
-            return _moment(value.strip()).strftime(_DATE_FORMAT)
+        if _DATE.fullmatch(value):
+            return _moment(value).strftime(_DATE_FORMAT)
         moment = parsedate_to_datetime(value)
         if moment.tzinfo is None:  # "-0000": a date in UTC from a host that does not tell where it is
             moment = moment.replace(tzinfo=timezone.utc)
@@ -398,7 +400,7 @@ def _mismatch() -> SignatureError:
 
 
 def _first(headers: Headers, name: str) -> str | None:
-    return next((value for key, value in headers if key.lower() == name), None)
+    return next((value.strip() for key, value in headers if key.lower() == name), None)
 
 
 def _moment(stamp: str) -> datetime:
