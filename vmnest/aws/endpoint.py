@@ -1,0 +1,72 @@
+"""Which URL: an override from AWS's own settings, else the service's host in the region.
+
+The overrides are botocore's, in its order: ``AWS_ENDPOINT_URL_<SERVICE>``, ``AWS_ENDPOINT_URL``, the profile's
+``[services]`` block, the profile's ``endpoint_url``; none of them while configured endpoints are to be ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from .. import errors
+from . import profiles
+
+# lambda-microvms and lambda-core are both served under Lambda's own host.
+_HOST_PREFIX = "lambda"
+
+# Region prefix -> DNS suffix of the partition, and of its dual-stack hosts (empty: has none).
+_SUFFIXES = (
+    ("cn-", "amazonaws.com.cn", "api.amazonwebservices.com.cn"),
+    ("us-isob-", "sc2s.sgov.gov", "api.aws.scloud"),
+    ("us-isof-", "csp.hci.ic.gov", "api.aws.hci.ic.gov"),
+    ("us-iso-", "c2s.ic.gov", "api.aws.ic.gov"),
+    ("eu-isoe-", "cloud.adc-e.uk", "api.cloud-aws.adc-e.uk"),
+    ("eusc-", "amazonaws.eu", "api.amazonwebservices.eu"),
+    ("", "amazonaws.com", "api.aws"),
+)
+_URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", re.IGNORECASE)
+
+
+def resolve(service: str, *, region: str, environ: Mapping[str, str], profile: str | None = None) -> str:
+    """The base URL for calls to ``service``, for example ``lambda-microvms``; without a slash at its end.
+
+    Raises:
+        errors.SettingError: an override is no URL; the message names where it stands.
+    """
+    found = profiles.load(environ=environ, profile=profile)
+    if not _is_on("ignore_configured_endpoint_urls", environ, found):
+        for source, url in _overrides(service, environ, found):
+            if url:
+                return _check(url, source)
+    return _own_host(region, environ, found)
+
+
+def _overrides(service: str, environ: Mapping[str, str], found: profiles.Profile) -> list[tuple[str, str]]:
+    name = service.replace("-", "_")
+    own, common = f"AWS_ENDPOINT_URL_{name.upper()}", "AWS_ENDPOINT_URL"
+    return [
+        (own, environ.get(own, "")),
+        (common, environ.get(common, "")),
+        (f"services of profile {found.name}", found.services.get(name, {}).get("endpoint_url", "")),
+        (f"profile {found.name}", found.get("endpoint_url")),
+    ]
+
+
+def _own_host(region: str, environ: Mapping[str, str], found: profiles.Profile) -> str:
+    plain, dual = next((plain, dual) for prefix, plain, dual in _SUFFIXES if region.startswith(prefix))
+    host = f"{_HOST_PREFIX}-fips" if _is_on("use_fips_endpoint", environ, found) else _HOST_PREFIX
+    return f"https://{host}.{region}.{dual if _is_on('use_dualstack_endpoint', environ, found) else plain}"
+
+
+def _is_on(name: str, environ: Mapping[str, str], found: profiles.Profile) -> bool:
+    """A switch of AWS's: ``AWS_<NAME>``, else the profile's key; only ``true`` switches on."""
+    return (environ.get(f"AWS_{name.upper()}") or found.get(name)).strip().lower() == "true"
+
+
+def _check(url: str, source: str) -> str:
+    if not _URL.fullmatch(url):
+        raise errors.SettingError(
+            f"the endpoint in {source} is no http or https URL", hint="It looks like https://HOST."
+        )
+    return url.rstrip("/")
