@@ -1,9 +1,8 @@
-# Virtual environments for tools/try, tools/test and tools/bench, which read this file. POSIX sh.
+# Virtual environments for tools/try, tools/test and tools/bench/run, which set ROOT and read this file. POSIX sh.
 #
 # Each environment is .tools/<name>, made once. Its stamp holds what it was made from, so that a changed requirement
 # installs again and a broken-off install is never taken for whole.
 
-ROOT=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 TOOLS=$ROOT/.tools
 
 complain() {
@@ -60,6 +59,7 @@ ensure_environment() {
 # A plain path entry in place of setuptools' import hook, which would cost every start of Python some milliseconds.
 COMPAT='--config-settings=editable_mode=compat'
 
+# The upstream package, with what its guest's requirements.txt names (uvicorn[standard] brings uvloop).
 ensure_upstream() {
-    ensure_environment upstream 'vmnest[mcp]==0.1.2' fastapi uvicorn
+    ensure_environment upstream 'vmnest[mcp]==0.1.2' 'fastapi>=0.111' 'uvicorn[standard]>=0.30'
 }

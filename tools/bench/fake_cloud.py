@@ -1,0 +1,101 @@
+"""One loopback server in the place of AWS: control plane, MicroVM endpoint and the agent behind it.
+
+It checks nothing: both sides get the same answers at the same cost.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+IMAGE_ARN = "arn:aws:lambda:us-east-1:123456789012:microvm-image:bench"
+MICROVM_ID = "microvm-00000000-0000-4000-8000-000000000001"
+LINE = b"2026-01-01T00:00:00Z INFO request 12345 took 6.789 ms and returned 200 to 10.0.0\n"
+# Divisible by 3, so that its base64 can be repeated.
+BLOCK = LINE * 3 * 1000
+
+
+class FakeCloud(ThreadingHTTPServer):
+    """The server; ``output_bytes`` is what every exec in it prints."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.output_bytes = 0
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    @contextmanager
+    def serving(self) -> Iterator[FakeCloud]:
+        """Serve in a thread of its own."""
+        thread = threading.Thread(target=self.serve_forever, name="fake-cloud")
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.shutdown()
+            self.server_close()
+            thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = 65536
+    server: FakeCloud
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
+        """Say nothing: a line a request would be measured with it."""
+
+    def do_GET(self) -> None:
+        self._answer({"status": "ok"} if self.path == "/healthz" else self._microvm())
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.path.endswith("/auth-token"):
+            self._answer({"authToken": {"X-aws-proxy-auth": "bench"}})
+        elif self.path == "/v1/exec":
+            self._answer_exec()
+        else:
+            self._answer(self._microvm())
+
+    def _microvm(self) -> dict[str, object]:
+        return {
+            "microvmId": MICROVM_ID,
+            "state": "RUNNING",
+            "endpoint": self.server.url,
+            "imageArn": IMAGE_ARN,
+            "imageVersion": "1.0",
+            "maximumDurationInSeconds": 28800,
+            "startedAt": 1760000000.0,
+        }
+
+    def _answer(self, body: dict[str, object]) -> None:
+        data = json.dumps(body).encode()
+        self._begin(len(data))
+        self.wfile.write(data)
+
+    def _answer_exec(self) -> None:
+        count = self.server.output_bytes // len(BLOCK)
+        block = base64.b64encode(BLOCK)
+        head, tail = b'{"exit_code":0,"signal":null,"encoding":"base64","stdout":"', b'","stderr":""}'
+        self._begin(len(head) + count * len(block) + len(tail))
+        self.wfile.write(head)
+        for _ in range(count):
+            self.wfile.write(block)
+        self.wfile.write(tail)
+
+    def _begin(self, length: int) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
