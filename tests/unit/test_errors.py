@@ -1,0 +1,89 @@
+"""The error tree: one class, one meaning, one code."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from vmnest import errors
+from vmnest.agent.results import ExecResult
+
+CLASSES = list(dict.fromkeys(errors.iter_classes()))
+# A machine that reads the code needs no difference here; the classes differ for Python's sake.
+SHARED_CODES = {
+    "timed_out": {errors.WaitTimeoutError, errors.CommandTimedOutError},
+    "not_found": {errors.NotFoundError, errors.ResourceNotFoundError},
+}
+
+
+def by_name(error_class: type[errors.VmnestError]) -> str:
+    return error_class.__name__
+
+
+def test_a_code_belongs_to_one_class_but_for_those_documented() -> None:
+    users: dict[str, set[type[errors.VmnestError]]] = {}
+    for error_class in CLASSES:
+        users.setdefault(error_class.code, set()).add(error_class)
+    assert {code: classes for code, classes in users.items() if len(classes) > 1} == SHARED_CODES
+
+
+@pytest.mark.parametrize("error_class", CLASSES, ids=by_name)
+def test_every_class_says_what_it_means(error_class: type[errors.VmnestError]) -> None:
+    assert "code" in vars(error_class)
+    assert error_class.code.isidentifier()
+    assert error_class.code.islower()
+    assert inspect.getdoc(error_class) != inspect.getdoc(error_class.__mro__[1])
+    assert error_class.__name__.endswith("Error")
+
+
+@pytest.mark.parametrize("error_class", CLASSES, ids=by_name)
+def test_every_exit_status_is_one_of_the_manuals(error_class: type[errors.VmnestError]) -> None:
+    statuses = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
+    assert error_class.exit_status in statuses
+
+
+def test_every_error_class_of_the_module_is_in_the_tree() -> None:
+    members = {member for _, member in inspect.getmembers(errors, inspect.isclass) if issubclass(member, Exception)}
+    assert members == set(CLASSES)
+
+
+def test_the_wire_form_has_code_message_hint_and_retryable() -> None:
+    error = errors.ConnectError("could not connect to a", hint="Is a up?")
+    assert error.to_wire() == {
+        "code": "connect_failed",
+        "message": "could not connect to a",
+        "hint": "Is a up?",
+        "retryable": True,
+    }
+
+
+def test_details_are_in_the_wire_form_when_there_are_any() -> None:
+    error = errors.ThrottledError("RunMicrovm: too many calls", operation="RunMicrovm", status=429, retry_after=2.0)
+    assert error.to_wire()["details"] == {"operation": "RunMicrovm", "status": 429}
+
+
+def test_an_error_about_a_command_carries_its_result() -> None:
+    result = ExecResult(exit_code=3, stdout=b"out", stderr=b"err")
+    assert errors.CommandFailedError("false: exit status 3", result=result).result is result
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X-aws-proxy-auth: hunter2",
+        "{'X-Amz-Security-Token': 'hunter2'}",
+        'authorization: AWS4-HMAC-SHA256 Credential=AKID/20260101, Signature=hunter2"',
+        "aws_secret_access_key = hunter2",
+        "lambda-microvms.authentication.hunter2, lambda-microvms",
+        "bad token eyJhbGciOiJkaXIi.hunter2.hunter2",
+    ],
+)
+def test_secrets_do_not_travel_in_messages(text: str) -> None:
+    assert "hunter2" not in str(errors.VmnestError(text))
+    assert "[redacted]" in errors.redact(text)
+
+
+def test_other_text_is_left_alone() -> None:
+    text = "GetMicrovm of microvm-1 in us-east-1: 404 (request 12)"
+    assert errors.redact(text) == text
