@@ -1,0 +1,82 @@
+"""Wheel and source archive: both hold the whole library, the guest included, though that is a symlink here."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+NOT_SOURCES = (".*", "build", "dist", "*.egg-info", "__pycache__")
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    done = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build(kind: str, *, tree: Path, to: Path) -> Path:
+    """Build as pip does, with the setuptools that stands in the test requirements, so that no network is needed."""
+    hook = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(to)!r}))"
+    return to / run(sys.executable, "-c", hook, cwd=tree).splitlines()[-1]
+
+
+def packaged_files(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
+
+
+def source_files() -> Iterator[str]:
+    for path in (ROOT / "vmnest").rglob("*.py"):
+        if "_guest" not in path.parts:
+            yield str(path.relative_to(ROOT))
+    for path in (ROOT / "guest").rglob("*.py"):
+        yield str("vmnest/_guest" / path.relative_to(ROOT / "guest"))
+    yield from ("vmnest/py.typed", "vmnest/_guest/Dockerfile")
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository to build in, since builds leave files behind."""
+    copy = tmp_path_factory.mktemp("tree") / "vmnest"
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(*NOT_SOURCES))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("wheel", tree=tree, to=tmp_path_factory.mktemp("wheel"))
+
+
+def test_the_wheel_holds_the_library_and_the_guest_and_nothing_else(wheel: Path) -> None:
+    assert packaged_files(wheel) == set(source_files())
+
+
+def test_the_source_archive_builds_the_same_wheel_from_itself(tree: Path, wheel: Path, tmp_path: Path) -> None:
+    sdist = build("sdist", tree=tree, to=tmp_path)
+    with tarfile.open(sdist) as archive:
+        for member in archive.getmembers():
+            assert member.isfile() or member.isdir(), member.name
+        archive.extractall(tmp_path, filter="data")
+    unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
+    assert {"LICENSE", "README.rst", "CHANGELOG"} <= {path.name for path in unpacked.iterdir()}
+    assert packaged_files(build("wheel", tree=unpacked, to=tmp_path)) == packaged_files(wheel)
+
+
+def test_an_installed_wheel_brings_the_command_and_the_guest(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path, with_pip=False, symlinks=True)
+    python = tmp_path / "bin" / "python"
+    run(sys.executable, "-m", "pip", "--python", python, "install", "-qq", "--no-deps", "--no-index", wheel)
+    place = run(python, "-I", "-c", "import vmnest._guest.agentd.wire as wire; print(wire.__file__)")
+    assert str(tmp_path) in place
+    version = run(python, "-I", "-c", "import vmnest; print(vmnest.__version__)").strip()
+    assert version in run(tmp_path / "bin" / "vmnest", "--version")
