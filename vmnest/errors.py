@@ -125,6 +125,12 @@ class StateFileError(VmnestError):
     code = "state_file"
 
 
+class OutputError(VmnestError):
+    """A result could not be written to where the caller sent it (a full disk)."""
+
+    code = "output_failed"
+
+
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
@@ -362,6 +368,13 @@ class EndpointUnavailableError(EndpointError):
     retryable = True
 
 
+class EndpointThrottledError(EndpointError):
+    """The endpoint takes no more requests or connections at the moment (429)."""
+
+    code = "endpoint_throttled"
+    retryable = True
+
+
 class AgentError(VmnestError):
     """The agent answered with an error that has no class of its own."""
 
@@ -381,7 +394,25 @@ class AgentAnswerError(AgentError):
     code = "agent_answer_invalid"
 
 
-class RemoteFileNotFoundError(AgentError, NotFoundError):
+class RequestTooLargeError(AgentError):
+    """The request is larger than the agent takes (413)."""
+
+    code = "request_too_large"
+
+
+class RemoteFileError(AgentError):
+    """A file in the sandbox cannot be read or written."""
+
+    code = "file_error"
+
+
+class NotAFileError(RemoteFileError):
+    """What is there in the sandbox is no regular file."""
+
+    code = "not_a_file"
+
+
+class RemoteFileNotFoundError(RemoteFileError, NotFoundError):
     """No such file in the sandbox."""
 
     code = "file_not_found"

@@ -1,0 +1,79 @@
+"""What ended a command early, as an exit status and as text or JSON on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+
+from .. import errors
+from . import render, terminal
+
+__all__ = ["Ended", "report"]
+
+SIGNAL_BASE = 128
+SIGPIPE = 13
+
+
+class Ended(BaseException):
+    """A signal that ends the process was received; like KeyboardInterrupt it passes every ``except Exception``."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class _InterruptedError(errors.VmnestError):
+    code = "interrupted"
+    exit_status = errors.EXIT_INTERRUPTED
+
+
+class _InternalError(errors.VmnestError):
+    code = "internal"
+
+
+def report(error: BaseException, *, json: bool = False, debug: bool = False, is_exec: bool = False) -> int:
+    """Tell the user about the error and return the exit status.
+
+    Args:
+        error: What was raised.
+        json: Tell it as one JSON object.
+        debug: Show the traceback too.
+        is_exec: The verb's exit status is that of a command in a sandbox: our own failures are 125 then.
+    """
+    if isinstance(error, BrokenPipeError):
+        return SIGNAL_BASE + SIGPIPE  # whoever read our output has gone (``| head``), and wants to hear no more
+    shown = _translate(error)
+    # Standard error may be a pipe that nobody reads: then there is nobody to tell.
+    with contextlib.suppress(OSError, errors.OutputError):
+        terminal.write_text(terminal.STDERR, _render(shown, error, json=json, debug=debug))
+    if isinstance(error, Ended):
+        return SIGNAL_BASE + error.number
+    if is_exec and shown.exit_status in (errors.EXIT_FAILED, errors.EXIT_NOT_FOUND):
+        return errors.EXIT_SANDBOX_FAILED
+    return shown.exit_status
+
+
+def _translate(error: BaseException) -> errors.VmnestError:
+    if isinstance(error, errors.VmnestError):
+        return error
+    if isinstance(error, (KeyboardInterrupt, Ended)):
+        return _InterruptedError("interrupted")
+    return _InternalError(
+        f"this should not have happened: {type(error).__name__}: {error}",
+        hint="It is a fault of vmnest. The option --debug shows where it is.",
+    )
+
+
+def _render(shown: errors.VmnestError, error: BaseException, *, json: bool, debug: bool) -> str:
+    trace = _trace(error) if debug else ""
+    if json:
+        wire = shown.to_wire()
+        return render.render_json({"error": {**wire, "traceback": trace} if trace else wire})
+    red, plain = ("\x1b[1;31m", "\x1b[0m") if terminal.want_colour(terminal.STDERR) else ("", "")
+    hint = f"  {render.to_printable(shown.hint)}\n" if shown.hint else ""
+    return f"{trace}{red}vmnest:{plain} {render.to_printable(shown.message)}\n{hint}"
+
+
+def _trace(error: BaseException) -> str:
+    import traceback
+
+    return errors.redact("".join(traceback.format_exception(error)))

@@ -1,0 +1,141 @@
+"""From ``argv`` to an exit status: find the verb, load it, run it, and translate what is raised. Nothing else exits."""
+
+from __future__ import annotations
+
+import sys
+
+from .. import __version__, errors
+from . import failure, terminal, verbs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
+    from typing import NoReturn, Protocol
+
+    from .words import Options, Parser
+
+    class Group(Protocol):
+        """What a module of verbs offers."""
+
+        def build_parser(self, verb: verbs.Verb) -> Parser:
+            """The options of a verb, without those that every verb has."""
+
+        def run(self, verb: verbs.Verb, options: Options) -> int:
+            """Do it, print the result, and return the exit status."""
+
+
+__all__ = ["console", "main"]
+
+_BEFORE_VERB = ("--local", "--json", "-q", "--quiet", "--debug", "-h", "--help", "--version", "--region")
+
+
+def console() -> NoReturn:
+    """The program: ``main`` with the process's own arguments, streams and signals."""
+    terminal.open_missing()
+    _raise_on_signals()
+    sys.exit(main())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (without the program's name) and return its exit status."""
+    line = _Line(sys.argv[1:] if argv is None else argv)
+    try:
+        return line.run()
+    except BaseException as error:
+        is_exec = line.verb is not None and line.verb.is_exec
+        return failure.report(error, json=line.json, debug=line.debug, is_exec=is_exec)
+
+
+def _raise_on_signals() -> None:
+    """Turn the first SIGINT, SIGTERM or SIGHUP into an exception, so that what was begun is cleaned up; then be deaf.
+
+    Cleaning up has its own deadline; a second signal in the middle of it would leave a sandbox behind. Signals that
+    whoever started us ignores stay ignored.
+    """
+    import signal
+
+    watched = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    handled = [number for number in watched if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)]
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        for each in handled:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt if number == signal.SIGINT else failure.Ended(number)
+
+    for number in handled:
+        signal.signal(number, receive)
+
+
+class _Line:
+    """One command line on its way."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._argv = list(argv)
+        self.verb: verbs.Verb | None = None
+        self.json = False
+        self.debug = False
+
+    def run(self) -> int:
+        before, found, rest = self._find_verb()
+        return self._run_without_verb(before, found) if self.verb is None else self._run_verb(self.verb, before + rest)
+
+    def _find_verb(self) -> tuple[list[str], list[str], list[str]]:
+        """Set ``verb``; return the options before it, the words that were taken for it, and what follows."""
+        before: list[str] = []
+        found: list[str] = []
+        rest = list(self._argv)
+        while rest and self.verb is None and rest[0] != "--":
+            word = rest.pop(0)
+            if word.startswith("-"):
+                before.append(word)
+                if word == "--region" and rest:
+                    before.append(rest.pop(0))
+                continue
+            found.append(word)
+            self.verb = verbs.find(tuple(found))
+            if self.verb is None and (len(found) > 1 or word not in verbs.GROUPS):
+                break
+        return before, found, rest
+
+    def _run_verb(self, verb: verbs.Verb, arguments: list[str]) -> int:
+        from importlib import import_module
+
+        from . import words
+
+        group: Group = import_module(f".{verb.module}", __package__)
+        parser = group.build_parser(verb)
+        words.add_globals(parser)
+        parts = words.split(parser, arguments)
+        # Known before the values are: an error in the rest of the line obeys them already.
+        self.json, self.debug = parts.has("--json"), parts.has("--debug")
+        if parts.has("--help"):
+            terminal.write_text(terminal.STDOUT, parser.help())
+            return 0
+        return group.run(verb, parser.parse(parts))
+
+    def _run_without_verb(self, before: list[str], found: list[str]) -> int:
+        self.json, self.debug = "--json" in self._argv, "--debug" in self._argv
+        unknown = [word for word in before if word.startswith("-") and word.partition("=")[0] not in _BEFORE_VERB]
+        if unknown:
+            raise errors.UsageError(f"there is no option {unknown[0]} before the command", hint=_SEE_HELP)
+        group = found[0] if found and found[0] in verbs.GROUPS else ""
+        if not found and "--version" in before:
+            terminal.write_text(terminal.STDOUT, f"vmnest {__version__}\n")
+            return 0
+        if len(found) <= bool(group) and not {"-h", "--help"}.isdisjoint(before):
+            from . import manual
+
+            terminal.write_text(terminal.STDOUT, manual.group_help(group) if group else manual.help_text())
+            return 0
+        if len(found) > bool(group):
+            raise errors.UsageError(f"there is no command {' '.join(found)!r}", hint=_SEE_HELP)
+        within = [verb.words[-1] for verb in (verbs.in_group(group) if group else verbs.VERBS)]
+        raise errors.UsageError(f"a command is missing: {' '.join(['vmnest', *found])} ...", hint=_one_of(within))
+
+
+_SEE_HELP = "vmnest --help lists the commands; options of a command come after it."
+
+
+def _one_of(words: list[str]) -> str:
+    return f"One of: {', '.join(dict.fromkeys(words))}. See vmnest --help."

@@ -1,0 +1,56 @@
+"""The help of the whole program, from the tables that hold its parts."""
+
+from __future__ import annotations
+
+from . import verbs
+
+__all__ = ["EXIT_STATUSES", "group_help", "help_text"]
+
+OPTIONS = (
+    ("--local", "work on this machine instead of AWS"),
+    ("--region REGION", "AWS region"),
+    ("--json", "print one JSON object; an error goes to stderr as one too"),
+    ("-q, --quiet", "print results only: no progress, no remarks"),
+    ("--debug", "show a traceback with an error"),
+    ("-h, --help", "show this help, or a command's: vmnest exec --help"),
+    ("--version", "show the version"),
+)
+
+EXIT_STATUSES = (
+    ("0", "done"),
+    ("1", "failed"),
+    ("2", "the command line cannot be meant"),
+    ("3", "there is no such thing: sandbox, image, file"),
+    ("130", "interrupted (128+N: ended by signal N)"),
+)
+EXEC_STATUSES = (
+    ("N", "the command's own status; 128+N when signal N ended it"),
+    ("124", "the command was ended at its --timeout"),
+    ("125", "vmnest failed before the command or around it"),
+    ("126", "the command cannot be executed"),
+    ("127", "the command does not exist"),
+)
+
+
+def _rows(rows: tuple[tuple[str, str], ...]) -> str:
+    widest = max(len(left) for left, _ in rows)
+    return "".join(f"  {left.ljust(widest)}  {right}\n" for left, right in rows)
+
+
+def help_text() -> str:
+    """What ``vmnest --help`` prints."""
+    commands = tuple((verb.title, verb.summary) for verb in verbs.VERBS)
+    return (
+        "Usage: vmnest [options] COMMAND ...\n\n"
+        "Disposable microVM sandboxes for code that nobody has vetted: on AWS, or on this machine (--local).\n\n"
+        f"Commands:\n{_rows(commands)}\n"
+        f"Options, before or after the command:\n{_rows(OPTIONS)}\n"
+        f"Exit status:\n{_rows(EXIT_STATUSES)}"
+        f"of exec and run:\n{_rows(EXEC_STATUSES)}"
+    )
+
+
+def group_help(group: str) -> str:
+    """What ``vmnest GROUP --help`` prints."""
+    commands = tuple((verb.title, verb.summary) for verb in verbs.in_group(group))
+    return f"Usage: vmnest {group} COMMAND [options]\n\n{verbs.GROUPS[group]}.\n\nCommands:\n{_rows(commands)}"

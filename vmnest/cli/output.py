@@ -1,0 +1,29 @@
+"""Results on standard output, remarks on standard error, each as the global options want it."""
+
+from __future__ import annotations
+
+from . import render, terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .words import Options
+
+__all__ = ["progress", "remark", "result"]
+
+
+def result(data: object, *, options: Options, text: str) -> None:
+    """The command's result: ``data`` as one JSON object with ``--json``, else ``text``."""
+    if options.json:
+        text = render.render_json(data, indented=terminal.is_terminal(terminal.STDOUT))
+    terminal.write_text(terminal.STDOUT, text)
+
+
+def remark(text: str | None, *, options: Options) -> None:
+    """A line for the user beside the result. Not with ``--json``, where standard error is for a JSON error alone."""
+    if text and not options.quiet and not options.json:
+        terminal.write_text(terminal.STDERR, f"vmnest: {render.to_printable(text)}\n")
+
+
+def progress(text: str, *, options: Options) -> terminal.Progress:
+    """Say what takes so long, once it does, if somebody watches."""
+    return terminal.Progress(render.to_printable(text), shown=not options.quiet and not options.json)

@@ -1,0 +1,74 @@
+"""Values to text. What came from elsewhere (names in files, reasons of a service) is escaped before it is shown."""
+
+from __future__ import annotations
+
+import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["render_age", "render_json", "render_members", "render_table", "to_printable"]
+
+_ABSENT = "-"
+
+
+def to_printable(value: object) -> str:
+    """One line of text that cannot steer a terminal: control, bidirectional and other invisible characters escaped."""
+    if value is None:
+        return _ABSENT
+    text = str(value)
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def width(text: str) -> int:
+    """The columns that printable text takes on a terminal."""
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
+    columns = 0
+    for char in text:
+        if not unicodedata.combining(char):
+            columns += 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    return columns
+
+
+def render_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Lines with aligned columns. Nothing is cut and nothing is wrapped: ids are there to be copied."""
+    cells = [list(heads), *([to_printable(cell) for cell in row] for row in rows)]
+    widths = [max(width(row[column]) for row in cells) for column in range(len(heads))]
+    return "".join(_line(row, widths) for row in cells)
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [cell + " " * (wide - width(cell)) for cell, wide in zip(row, widths, strict=True)]
+    return "  ".join(padded).rstrip() + "\n"
+
+
+def render_members(members: Iterable[tuple[str, object]]) -> str:
+    """``name  value`` lines; members without a value are left out."""
+    shown = [(name, to_printable(value)) for name, value in members if value is not None]
+    widest = max((len(name) for name, _ in shown), default=0)
+    return "".join(f"{name.ljust(widest)}  {value}\n" for name, value in shown)
+
+
+def render_json(value: object, *, indented: bool = False) -> str:
+    """JSON in ASCII, so that no stream's encoding can break it; one line unless a person reads it."""
+    return json.dumps(value, indent=2 if indented else None) + "\n"
+
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def render_age(seconds: float) -> str:
+    """``42s``, ``3m``, ``5h``, ``2d``: the largest unit that has one."""
+    whole = max(0, int(seconds))
+    size, unit = next(((size, unit) for size, unit in _UNITS if whole >= size), _UNITS[-1])
+    return f"{whole // size}{unit}"

@@ -1,0 +1,60 @@
+"""Every verb of the command line with its one-line description; where it lives is loaded on use only."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["GROUPS", "VERBS", "Verb", "find", "in_group"]
+
+
+class Verb:
+    """A row of the table.
+
+    Attributes:
+        words: What the user types: ``("create",)`` or ``("local", "up")``.
+        module: The module of ``cli`` that holds its ``Command``.
+        summary: The line in ``--help``.
+        is_exec: It runs a command in a sandbox, and its exit status is that command's.
+    """
+
+    __slots__ = ("is_exec", "module", "summary", "words")
+
+    def __init__(self, words: str, module: str, summary: str, *, is_exec: bool = False) -> None:
+        self.words = tuple(words.split())
+        self.module = module
+        self.summary = summary
+        self.is_exec = is_exec
+
+    @property
+    def title(self) -> str:
+        """The verb as the user types it."""
+        return " ".join(self.words)
+
+
+VERBS = (
+    Verb("create", "sandboxes", "Make a sandbox and wait until it runs"),
+    Verb("run", "commands", "Run a command in a sandbox of its own, and remove that afterwards", is_exec=True),
+    Verb("exec", "commands", "Run a command in a sandbox", is_exec=True),
+    Verb("ls", "sandboxes", "List the sandboxes and the state of each"),
+    Verb("ps", "sandboxes", "Show one sandbox's state"),
+    Verb("rm", "sandboxes", "End sandboxes and forget their names"),
+    Verb("local up", "local", "Start the local cloud (it also starts by itself on first use)"),
+    Verb("local down", "local", "Stop the local cloud"),
+    Verb("local status", "local", "Show whether the local cloud runs, and what isolates its sandboxes"),
+    Verb("local env", "local", "Print shell lines that lead boto3 or the AWS CLI to the local cloud"),
+    Verb("version", "version", "Show the version of vmnest"),
+)
+
+GROUPS = {"local": "The local cloud: sandboxes on this machine"}
+
+
+def find(words: tuple[str, ...]) -> Verb | None:
+    """The verb of exactly these words, or None."""
+    return next((verb for verb in VERBS if verb.words == words), None)
+
+
+def in_group(group: str) -> Iterator[Verb]:
+    """The verbs of a group."""
+    return (verb for verb in VERBS if len(verb.words) > 1 and verb.words[0] == group)

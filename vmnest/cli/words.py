@@ -1,0 +1,251 @@
+"""Takes a command line apart: ``argparse`` for what options mean, and our own rules for where they end.
+
+Those rules, which argparse does not have:
+
+- Options of vmnest stand anywhere before the command to run, also before the verb: ``vmnest --json ls``.
+- The command to run begins after ``--``, or (``exec``) with the first word after the name; nothing in it is parsed, so
+  ``exec demo ls -la`` and ``exec demo -- --odd`` mean what they say.
+- A value may begin with a dash: ``--env -X=1``, ``-e -X=1``.
+- Options are never abbreviated, so that a new one cannot change what an old script means.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from .. import errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import NoReturn
+
+__all__ = ["Options", "Parser", "Split", "add_globals", "split"]
+
+
+class Options(argparse.Namespace):
+    """What every verb has."""
+
+    local: bool
+    json: bool
+    quiet: bool
+    debug: bool
+    help: bool
+    region: str | None
+    names: list[str]
+    words: list[str]
+
+
+class Parser:
+    """The options and names of one verb.
+
+    Args:
+        title: The verb as the user types it.
+        summary: What it does; the first line of its help.
+        names: The names before the command or the end, as the usage shows them: ``NAME``, ``NAME...``, ``[IMAGE]``.
+        command: ``"none"``, or where the command to run begins: ``"after--"``, or ``"after names"`` too.
+        notes: Further text for the help.
+    """
+
+    def __init__(self, title: str, *, summary: str, names: str = "", command: str = "none", notes: str = "") -> None:
+        usage = " ".join(
+            part for part in ("vmnest", title, "[options]", names, "" if command == "none" else "-- COMMAND...") if part
+        )
+        self.title = title
+        self.usage = usage
+        self.least_names = sum(not name.startswith("[") for name in names.split())
+        self.most_names = None if names.endswith("...") else len(names.split())
+        self.has_command = command != "none"
+        self.starts_command = command == "after names"
+        self._long: dict[str, str] = {}  # every spelling of an option -> the one that argparse is given
+        self._switches: set[str] = set()
+        self._argparse = _Argparse(
+            prog=f"vmnest {title}",
+            usage=usage.replace("%", "%%"),
+            description=summary + ".",
+            epilog=notes or None,
+            add_help=False,
+            allow_abbrev=False,
+            formatter_class=_HelpFormatter,
+        )
+
+    def switch(self, *flags: str, help: str) -> None:  # noqa: A002 - argparse's own word
+        """Add an option without a value."""
+        self._argparse.add_argument(*flags, action="store_true", help=help)
+        self._know(flags)
+        self._switches.update(flags)
+
+    def option(
+        self,
+        *flags: str,
+        metavar: str,
+        help: str,  # noqa: A002 - argparse's own word
+        kind: Callable[[str], object] = str,
+        repeat: bool = False,
+    ) -> None:
+        """Add an option with a value; ``kind`` makes it from the text, and raises ValueError with the reason."""
+        action = "append" if repeat else "store"
+        self._argparse.add_argument(*flags, metavar=metavar, help=help, type=_converted(kind), action=action)
+        self._know(flags)
+
+    def _know(self, flags: Sequence[str]) -> None:
+        long = next((flag for flag in flags if flag.startswith("--")), flags[0])
+        self._long.update(dict.fromkeys(flags, long))
+
+    def is_known(self, flag: str) -> bool:
+        """There is such an option."""
+        return flag in self._long
+
+    def is_switch(self, flag: str) -> bool:
+        """It takes no value."""
+        return flag in self._switches
+
+    def long(self, flag: str) -> str:
+        """The option's long spelling."""
+        return self._long[flag]
+
+    def parse(self, parts: Split) -> Options:
+        """The values of all options, the names and the command's words.
+
+        Raises:
+            errors.UsageError: the line cannot be meant.
+        """
+        if parts.wrong is not None:
+            raise parts.wrong
+        options = Options()
+        self._argparse.parse_args(parts.options, namespace=options)
+        self._check(parts)
+        options.names = parts.names
+        options.words = parts.words
+        return options
+
+    def _check(self, parts: Split) -> None:
+        if len(parts.names) < self.least_names:
+            raise self.wrong("the name is missing")
+        if self.has_command and not parts.words:
+            raise self.wrong("the command to run is missing")
+        if self.most_names is not None and len(parts.names) > self.most_names:
+            extra = parts.names[self.most_names]
+            raise self.wrong(f"what is {extra!r} for? There is one name too many")
+
+    def wrong(self, message: str) -> errors.UsageError:
+        """The error for a command line that cannot be meant."""
+        return errors.UsageError(message, hint=f"Usage: {self.usage}")
+
+    def help(self) -> str:
+        """The verb's help."""
+        return self._argparse.format_help()
+
+
+def add_globals(parser: Parser) -> None:
+    """Add the options that every verb has."""
+    parser.switch("--local", help="work on this machine instead of AWS")
+    parser.option("--region", metavar="REGION", help="AWS region")
+    parser.switch("--json", help="print one JSON object; an error goes to stderr as one too")
+    parser.switch("-q", "--quiet", help="print results only: no progress, no remarks")
+    parser.switch("--debug", help="show a traceback with an error")
+    parser.switch("-h", "--help", help="show this help")
+
+
+class Split:
+    """A command line in parts: options in their long spelling, names, and the words of the command to run.
+
+    ``wrong`` is the first mistake in it. It is kept, not raised, so that ``--json`` behind it is still seen.
+    """
+
+    __slots__ = ("names", "options", "words", "wrong")
+
+    def __init__(self) -> None:
+        self.options: list[str] = []
+        self.names: list[str] = []
+        self.words: list[str] = []
+        self.wrong: errors.UsageError | None = None
+
+    def has(self, flag: str) -> bool:
+        """The switch of this long spelling is given."""
+        return flag in self.options
+
+
+def split(parser: Parser, arguments: Sequence[str]) -> Split:
+    """Take the arguments of a verb apart."""
+    parts = Split()
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            _take_after_dashes(parser, parts, rest)
+            break
+        if word.startswith("-") and word != "-":
+            _take_option(parser, parts, word, rest)
+        elif parser.starts_command and len(parts.names) == parser.most_names:
+            parts.words = [word, *rest]
+            break
+        else:
+            parts.names.append(word)
+    return parts
+
+
+def _take_after_dashes(parser: Parser, parts: Split, rest: list[str]) -> None:
+    if not parser.has_command:
+        parts.names += rest
+        return
+    # "exec -- -odd cmd": only now is a name that begins with a dash no option.
+    while rest and len(parts.names) < parser.least_names:
+        parts.names.append(rest.pop(0))
+        if rest[:1] == ["--"]:
+            rest.pop(0)
+    parts.words = rest
+
+
+def _take_option(parser: Parser, parts: Split, word: str, rest: list[str]) -> None:
+    if word.startswith("--"):
+        flag, equals, value = word.partition("=")
+        _take_flag(parser, parts, flag, value=value if equals else None, rest=rest)
+        return
+    # "-qm512": switches, up to the first option with a value, whose value is what follows or the next word.
+    letters = word[1:]
+    while letters:
+        flag, letters = f"-{letters[0]}", letters[1:]
+        if parser.is_known(flag) and not parser.is_switch(flag):
+            _take_flag(parser, parts, flag, value=letters or None, rest=rest)
+            return
+        _take_flag(parser, parts, flag, value=None, rest=rest)
+
+
+def _take_flag(parser: Parser, parts: Split, flag: str, *, value: str | None, rest: list[str]) -> None:
+    wrong = ""
+    if not parser.is_known(flag):
+        wrong = f"there is no option {flag}"
+    elif not parser.is_switch(flag):
+        if value is None and rest:
+            value = rest.pop(0)
+        if value is None:
+            wrong = f"the value of {flag} is missing"
+        parts.options.append(f"{parser.long(flag)}={value}")
+    elif value is None:
+        parts.options.append(parser.long(flag))
+    else:
+        wrong = f"{flag} takes no value"
+    if wrong and parts.wrong is None:
+        parts.wrong = parser.wrong(wrong)
+
+
+class _Argparse(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise errors.UsageError(message.removeprefix("argument "), hint=f"Usage: {self.usage}")
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        # A fixed width: help is the same text in a pipe, in a narrow window and in the manual.
+        super().__init__(prog, max_help_position=30, width=100)
+
+
+def _converted(kind: Callable[[str], object]) -> Callable[[str], object]:
+    def convert(text: str) -> object:
+        try:
+            return kind(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return convert
