@@ -15,6 +15,8 @@ HOOKS = ("ready", "validate", "run", "resume", "suspend", "terminate")
 ENCODING_BASE64 = "base64"
 ENCODING_TEXT = "utf-8"
 
+FEATURES: tuple[str, ...] = ()  # the extensions that this agent serves, as announced in /healthz
+
 # Error codes: member "code" beside "detail" in an error's body.
 CWD_NOT_FOUND = "cwd_not_found"
 COMMAND_NOT_FOUND = "command_not_found"
@@ -29,12 +31,14 @@ BAD_REQUEST = "bad_request"
 NO_SUCH_ROUTE = "no_such_route"
 METHOD_NOT_ALLOWED = "method_not_allowed"
 TOO_LARGE = "too_large"
+OVERLOADED = "overloaded"
 INTERNAL = "internal"
 
 DEFAULT_WORKDIR = "/work"
 MAX_HEAD_BYTES = 65536
 MAX_JSON_BODY_BYTES = 64 * 1024 * 1024
 MEMORY_OUTPUT_BYTES = 1024 * 1024  # output kept in memory per stream; beyond it goes to an unlinked file
-TERM_GRACE_SECONDS = 1.0  # between TERM and KILL of a command's group at its timeout
+MAX_HOOK_BODY_BYTES = 256 * 1024
+TERM_GRACE_SECONDS = 0.5  # between TERM and KILL of a command's group; an answer comes within timeout + 1 s
 DRAIN_SECONDS = 0.25  # reading on after the command itself ended, while a child holds its output open
 CONNECTION_IDLE_SECONDS = 120.0

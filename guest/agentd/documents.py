@@ -1,0 +1,112 @@
+"""Request bodies in JSON: parsed within bounds, and members taken out by type."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from . import wire
+from .errors import RequestError, bad_argument
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_MAX_NUMBER_DIGITS = 32  # int() of a long run of digits is quadratic, and holds the interpreter
+
+
+class Document:
+    """A JSON object. A member that is null counts as absent; members that nobody asks for are ignored."""
+
+    def __init__(self, members: dict[str, object]) -> None:
+        self._members = members
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A string member.
+
+        Raises:
+            RequestError: it is of another type, or absent without a default.
+        """
+        value = self._members.get(name)
+        if value is None:
+            value = default
+        if not isinstance(value, str):
+            raise bad_argument(name, "is required" if value is None else "must be a string")
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        """A string member, or None where it is absent."""
+        return None if self._members.get(name) is None else self.text(name)
+
+    def seconds(self, name: str) -> float | None:
+        """A number of seconds above 0, or None where it is absent."""
+        value = self._members.get(name)
+        if value is None:
+            return None
+        # bool is an int to Python, not to JSON.
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:
+            raise bad_argument(name, "must be a number of seconds above 0")
+        return float(value)
+
+    def texts(self, name: str) -> list[str]:
+        """A list of strings; empty where it is absent."""
+        value = self._members.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise bad_argument(name, "must be a list of strings")
+        for position, item in enumerate(value):
+            if not isinstance(item, str):
+                raise bad_argument(f"{name}[{position}]", "must be a string")
+        return value
+
+    def text_map(self, name: str) -> dict[str, str]:
+        """An object whose members are strings; empty where it is absent."""
+        value = self._members.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise bad_argument(name, "must be an object of strings")
+        for key, item in value.items():
+            if not isinstance(item, str):
+                raise bad_argument(f"{name}[{key!r}]", "must be a string")
+        return value
+
+
+def parse(body: bytes) -> Document:
+    """The document in ``body``.
+
+    Raises:
+        RequestError: 400: it is not a JSON object in UTF-8.
+    """
+    try:
+        members = json.loads(body.decode("utf-8"), parse_int=_parse_int, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(400, wire.BAD_REQUEST, f"the body is not JSON: {error}") from None
+    if not isinstance(members, dict):
+        raise RequestError(400, wire.BAD_REQUEST, "the body must be a JSON object")
+    return Document(members)
+
+
+def encode_text(field: str, text: str) -> bytes:
+    """Text as the bytes that the system takes.
+
+    Raises:
+        RequestError: it has a NUL, or half of a surrogate pair; the field is named.
+    """
+    if "\0" in text:
+        raise bad_argument(field, "must not contain NUL")
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise bad_argument(field, "must not contain a lone surrogate") from None
+
+
+def _parse_int(text: str) -> int:
+    if len(text) > _MAX_NUMBER_DIGITS:
+        raise ValueError("a number is too long")
+    return int(text)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")

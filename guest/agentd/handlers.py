@@ -1,0 +1,176 @@
+"""The routes of the agent's own API: what the host asks for, and what it gets."""
+
+from __future__ import annotations
+
+import binascii
+import contextlib
+import os
+import string
+
+from . import __version__, answers, documents, files, programs, wire
+from .errors import RequestError, bad_argument
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from .process import Outcome, Runner
+    from .server import Request
+    from .state import State
+
+_DECODE_CHARACTERS = 4 * 65536
+_BASE64_ALPHABET = (string.ascii_letters + string.digits + "+/").encode("ascii")
+_TEXT_ENCODINGS = frozenset({wire.ENCODING_TEXT, "utf8", "text"})
+
+
+class Api:
+    """Answers the requests of the agent port.
+
+    Args:
+        state: Of this agent.
+        runner: Runs the commands.
+        workdir: Where commands run and relative paths begin.
+        environment: What commands get beside their own variables.
+    """
+
+    def __init__(self, state: State, *, runner: Runner, workdir: str, environment: Mapping[bytes, bytes]) -> None:
+        self._state = state
+        self._runner = runner
+        self._workdir = os.fsencode(workdir)
+        self._environment = environment
+        self._routes: dict[str, tuple[str, Callable[[Request], answers.Answer]]] = {
+            wire.HEALTH_PATH: ("GET", self._health),
+            wire.EXEC_PATH: ("POST", self._exec),
+            wire.FS_READ_PATH: ("POST", self._read),
+            wire.FS_WRITE_PATH: ("POST", self._write),
+        }
+
+    def respond(self, request: Request) -> answers.Answer:
+        """The answer to one request.
+
+        Raises:
+            RequestError: the request is refused.
+            PeerGoneError: there is nobody to answer.
+        """
+        route = self._routes.get(request.head.path)
+        if route is None:
+            raise RequestError(404, wire.NO_SUCH_ROUTE, f"no such route: {request.head.path}")
+        method, handler = route
+        if request.head.method != method and (request.head.method, method) != ("HEAD", "GET"):
+            answer = answers.build_error(RequestError(405, wire.METHOD_NOT_ALLOWED, f"this route takes {method} only"))
+            answer.headers += (("Allow", method if method != "GET" else "GET, HEAD"),)
+            return answer
+        return handler(request)
+
+    def _health(self, request: Request) -> answers.Answer:
+        return answers.build_json(200, {"status": "ok", "version": __version__, "features": list(wire.FEATURES)})
+
+    def _exec(self, request: Request) -> answers.Answer:
+        command = self._parse_command(documents.parse(request.body.read(wire.MAX_JSON_BODY_BYTES)))
+        with contextlib.ExitStack() as stack:
+            # In flight until its answer is sent: a suspend cuts the connection.
+            stack.enter_context(self._state.activity)
+            outcome = stack.enter_context(self._runner.run(command, hangup=request.connection.fileno()))
+            answer = _build_outcome(outcome, timeout=command.timeout)
+            answer.close = stack.pop_all().close
+            return answer
+
+    def _parse_command(self, document: documents.Document) -> programs.Command:
+        name = documents.encode_text("command", document.text("command"))
+        arguments = [documents.encode_text(f"args[{i}]", text) for i, text in enumerate(document.texts("args"))]
+        variables = {}
+        for key, value in document.text_map("env").items():
+            if not key or "=" in key:
+                raise bad_argument(f"env[{key!r}]", "must be a name without '='")
+            variables[documents.encode_text(f"env[{key!r}]", key)] = documents.encode_text(f"env[{key!r}]", value)
+        cwd = document.optional_text("cwd")
+        timeout = document.seconds("timeout")
+        return programs.Command(
+            [name, *arguments],
+            cwd=self._cwd(cwd),
+            environment={**self._environment, **variables},
+            timeout=timeout,
+        )
+
+    def _cwd(self, cwd: str | None) -> bytes:
+        # Only the default is made: a cwd that somebody named is there, or is an error.
+        if cwd is None or not cwd.startswith("/"):
+            programs.ensure_workdir(self._workdir)
+        if cwd is None:
+            return self._workdir
+        return self._resolve("cwd", cwd)
+
+    def _resolve(self, field: str, path: str) -> bytes:
+        if not path:
+            raise bad_argument(field, "must not be empty")
+        return os.path.join(self._workdir, documents.encode_text(field, path))
+
+    def _read(self, request: Request) -> answers.Answer:
+        document = documents.parse(request.body.read(wire.MAX_JSON_BODY_BYTES))
+        content = files.open_file(self._resolve("path", document.text("path")))
+        answer = answers.build_bulky(
+            200, {"encoding": wire.ENCODING_BASE64}, [("content", content.size, content.pieces())]
+        )
+        answer.close = content.close
+        return answer
+
+    def _write(self, request: Request) -> answers.Answer:
+        document = documents.parse(request.body.read(wire.MAX_JSON_BODY_BYTES))
+        path = self._resolve("path", document.text("path"))
+        content = document.text("content")
+        encoding = document.text("encoding", wire.ENCODING_BASE64)
+        if encoding == wire.ENCODING_BASE64:
+            check_base64(content)
+            count = files.write_file(path, decode_base64(content))
+        elif encoding in _TEXT_ENCODINGS:
+            count = files.write_file(path, [_encode_content(content)])
+        else:
+            raise bad_argument("encoding", f"must be {wire.ENCODING_BASE64} or {wire.ENCODING_TEXT}")
+        return answers.build_json(200, {"bytes_written": count})
+
+
+def check_base64(text: str) -> None:
+    """Refuse what is not exactly base64: a lenient decoder would write an empty or truncated file.
+
+    Raises:
+        RequestError: of the member ``content``.
+    """
+    problem = bad_argument("content", "is not valid base64")
+    if len(text) % 4 or not text.isascii():
+        raise problem
+    padding = len(text) - len(text.rstrip("="))
+    if padding > 2:
+        raise problem
+    for start in range(0, len(text) - padding, _DECODE_CHARACTERS):
+        piece = text[start : min(start + _DECODE_CHARACTERS, len(text) - padding)]
+        if piece.encode("ascii").translate(None, _BASE64_ALPHABET):
+            raise problem
+
+
+def decode_base64(text: str) -> Iterator[bytes]:
+    """The bytes of a checked base64 text, in pieces, so that large content stands in memory once."""
+    for start in range(0, len(text), _DECODE_CHARACTERS):
+        yield binascii.a2b_base64(text[start : start + _DECODE_CHARACTERS])
+
+
+def _encode_content(text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise bad_argument("content", "must not contain a lone surrogate") from None
+
+
+def _build_outcome(outcome: Outcome, *, timeout: float | None) -> answers.Answer:
+    document: dict[str, object] = {}
+    if outcome.timed_out:
+        detail = f"command timed out after {timeout:g} s"
+        document = {"detail": detail, "code": wire.TIMED_OUT, "timed_out": True}
+    # Before the output, so that a client that reads as it comes knows what it is reading.
+    document.update(exit_code=outcome.exit_code, signal=outcome.signal, encoding=wire.ENCODING_BASE64)
+    if outcome.stdout.truncated or outcome.stderr.truncated:
+        document["truncated"] = True
+    bulk = [
+        ("stdout", outcome.stdout.size, outcome.stdout.pieces()),
+        ("stderr", outcome.stderr.size, outcome.stderr.pieces()),
+    ]
+    return answers.build_bulky(504 if outcome.timed_out else 200, document, bulk)

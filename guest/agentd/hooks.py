@@ -1,0 +1,105 @@
+"""The lifecycle hooks that the platform calls on their own port, with any method.
+
+Only ``ready`` and ``validate`` may answer 503 ("not yet"); anything but 200 from the others ends the VM.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+
+from . import answers, identity, journal, wire
+from .errors import RequestError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .server import Request
+    from .state import State
+
+_VALIDATE_SECONDS = 10.0
+
+
+class Hooks:
+    """Answers the requests of the hook port.
+
+    Args:
+        state: Of this agent.
+        identity: Of this VM.
+        drain_seconds: How long a suspend waits for commands in flight.
+        agent_address: Where the agent itself listens, for ``validate``.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        identity: identity.Identity,
+        drain_seconds: float,
+        agent_address: tuple[str, int],
+    ) -> None:
+        self._state = state
+        self._identity = identity
+        self._drain_seconds = drain_seconds
+        self._agent_address = agent_address
+        handlers = (self._ready, self._validate, self._run, self._resume, self._suspend, self._terminate)
+        self._routes: dict[str, Callable[[bytes], int]] = {
+            wire.HOOK_PREFIX + name: handler for name, handler in zip(wire.HOOKS, handlers)
+        }
+
+    def respond(self, request: Request) -> answers.Answer:
+        """The answer to one hook.
+
+        Raises:
+            RequestError: 404 for an unknown hook, 413 for a body above the limit.
+        """
+        handler = self._routes.get(request.head.path)
+        if handler is None:
+            raise RequestError(404, wire.NO_SUCH_ROUTE, f"no such hook: {request.head.path}")
+        return answers.Answer(handler(request.body.read(wire.MAX_HOOK_BODY_BYTES)))
+
+    def _ready(self, body: bytes) -> int:
+        return 200 if self._state.serving.is_set() else 503
+
+    def _validate(self, body: bytes) -> int:
+        """Run a trivial command the way a client would: what is touched here is prefetched at every launch."""
+        connection = http.client.HTTPConnection(*self._agent_address, timeout=_VALIDATE_SECONDS)
+        command = {
+            "command": sys.executable,
+            "args": ["-I", "-S", "-c", "pass"],
+            "cwd": "/",
+            "timeout": _VALIDATE_SECONDS,
+        }
+        try:
+            connection.request("POST", wire.EXEC_PATH, json.dumps(command))
+            response = connection.getresponse()
+            result = json.loads(response.read(wire.MAX_HOOK_BODY_BYTES))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            journal.report(f"validate: {error}")
+            return 503
+        finally:
+            connection.close()
+        if response.status == 200 and result["exit_code"] == 0:
+            return 200
+        journal.report(f"validate: {result}")
+        return 503
+
+    def _run(self, body: bytes) -> int:
+        if not self._identity.claim(body):
+            journal.report("the run hook was called again; nothing was changed")
+        return 200
+
+    def _resume(self, body: bytes) -> int:
+        identity.reseed()
+        return 200
+
+    def _suspend(self, body: bytes) -> int:
+        if not self._state.activity.wait_idle(self._drain_seconds):
+            journal.report(f"suspended with commands in flight after {self._drain_seconds:g} s")
+        return 200
+
+    def _terminate(self, body: bytes) -> int:
+        journal.report("terminating")
+        return 200

@@ -1,0 +1,227 @@
+"""HTTP/1.1 over ``http.server``: connections, limits, keep-alive. What is asked and answered stands elsewhere.
+
+One thread per connection. The standard handler brings the sockets and the form of an answer; requests are read here,
+because its own parser folds slashes, forgives malformed framing and has no bound on a head as a whole. No request can
+end a thread other than through the handler of its connection, and none can stop the listener.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import http.server
+import socket
+import threading
+import time
+import traceback
+
+from . import __version__, answers, heads, journal, wire
+from .bodies import Body
+from .errors import PeerGoneError, RequestError, is_exhaustion
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+MAX_CONNECTIONS = 512
+_MAX_HEADER_LINES = 256
+_BACKLOG = 1024
+_BUFFER_BYTES = 65536
+_LINGER_SECONDS = 2.0
+_ACCEPT_PAUSE_SECONDS = 0.05
+_BLANK = (b"\r\n", b"\n")
+
+
+class Request:
+    """One request as a route sees it."""
+
+    __slots__ = ("body", "connection", "head")
+
+    def __init__(self, head: heads.Head, *, body: Body, connection: socket.socket) -> None:
+        self.head = head
+        self.body = body
+        self.connection = connection
+
+
+class Listener(http.server.ThreadingHTTPServer):
+    """Listens on one address and lets ``respond`` answer. ``server_port`` is the true port when 0 was asked for.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = _BACKLOG
+
+    def __init__(self, address: tuple[str, int], respond: Callable[[Request], answers.Answer]) -> None:
+        self.respond = respond
+        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, Connection)
+
+    def server_bind(self) -> None:
+        # Not HTTPServer's: it looks up the host's own name, which may wait for a resolver that is not there.
+        http.server.socketserver.TCPServer.server_bind(self)  # type: ignore[attr-defined]
+        self.server_name = str(self.server_address[0])
+        self.server_port = int(self.server_address[1])
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError as error:
+            if is_exhaustion(error):
+                # The connection stays in the backlog and the listener stays readable: do not spin on it.
+                time.sleep(_ACCEPT_PAUSE_SECONDS)
+            raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._slots.acquire(blocking=False):
+            with contextlib.suppress(OSError):
+                request.settimeout(0)
+                request.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        journal.report(f"a connection failed: {traceback.format_exc()}")
+
+
+class Connection(http.server.BaseHTTPRequestHandler):
+    """One client connection: requests one after the other until either side ends it."""
+
+    server: Listener
+    protocol_version = "HTTP/1.1"
+    timeout = wire.CONNECTION_IDLE_SECONDS
+    disable_nagle_algorithm = True
+    wbufsize = _BUFFER_BYTES
+
+    def handle(self) -> None:
+        """Serve requests until the connection is to be closed. A client that goes away is no error."""
+        self.close_connection = False
+        try:
+            while not self.close_connection:
+                self.handle_one_request()
+        except (OSError, PeerGoneError):
+            self.close_connection = True
+
+    def handle_one_request(self) -> None:
+        """Read one request and answer it."""
+        try:
+            head = self._read_head()
+        except heads.HeadError as error:
+            self._refuse(RequestError(error.status, wire.BAD_REQUEST, str(error)))
+            return
+        if head is None:
+            self.close_connection = True
+            return
+        self.close_connection = not head.keeps_alive
+        body = Body(self.rfile, head, invite=self._invite)
+        try:
+            answer = self._respond(Request(head, body=body, connection=self.connection))
+        except RequestError as error:
+            answer = answers.build_error(error)
+        if body.is_consumed:
+            self._send(answer, head=head)
+        else:
+            self.close_connection = True
+            self._send(answer, head=head)
+            self._linger()
+
+    def version_string(self) -> str:
+        """The Server header."""
+        return f"agentd/{__version__}"
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Requests are not logged: a client may poll /healthz for hours."""
+
+    def _respond(self, request: Request) -> answers.Answer:
+        try:
+            return self.server.respond(request)
+        except (RequestError, PeerGoneError, socket.timeout, ConnectionError):
+            raise
+        except Exception:  # the last line of the request: the connection and the agent live on
+            journal.report(f"{request.head.method} {request.head.path}: {traceback.format_exc()}")
+            raise RequestError(500, wire.INTERNAL, "internal error; the agent's log has the reason") from None
+
+    def _read_head(self) -> heads.Head | None:
+        """The next head, or None when the client is done."""
+        first = self.rfile.peek(1)[:1]  # type: ignore[attr-defined] # rfile is a BufferedReader
+        if not first:
+            return None
+        # A TLS hello has no line end to wait for, and its sender waits for an answer.
+        if first[0] not in heads.TOKEN_BYTES and first not in {b"\r", b"\n"}:
+            raise heads.HeadError("malformed request line")
+        left = wire.MAX_HEAD_BYTES
+        lines: list[bytes] = []
+        while len(lines) <= _MAX_HEADER_LINES:
+            line = self.rfile.readline(left + 1)
+            left -= len(line)
+            if left < 0:
+                break
+            if not line.endswith(b"\n"):
+                return None
+            if line not in _BLANK:
+                lines.append(line[:-2] if line.endswith(b"\r\n") else line[:-1])
+            elif lines:  # an empty line before the request line is skipped (RFC 9112 section 2.2)
+                return heads.parse(lines)
+        raise heads.HeadError(f"the request head is larger than {wire.MAX_HEAD_BYTES} bytes", status=431)
+
+    def _refuse(self, error: RequestError) -> None:
+        """Answer what cannot be read as a request; where the next one would begin is unknown."""
+        self.close_connection = True
+        self._send(answers.build_error(error), head=None)
+        self._linger()
+
+    def _send(self, answer: answers.Answer, *, head: heads.Head | None) -> None:
+        self.request_version = self.protocol_version  # send_response wants to know that headers may be sent
+        try:
+            self.send_response(answer.status)
+            for name, value in answer.headers:
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(answer.length))
+            if self.close_connection:
+                self.send_header("Connection", "close")
+            elif head is not None and head.version < (1, 1):
+                self.send_header("Connection", "keep-alive")
+            self.end_headers()
+            if head is None or head.method != "HEAD":
+                for block in answer.blocks:
+                    self.wfile.write(block)
+            self.wfile.flush()
+        finally:
+            answer.close()
+
+    def _invite(self) -> None:
+        self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self.wfile.flush()
+
+    def _linger(self) -> None:
+        """Read on for a moment, so that the answer is not lost to a reset of what the client still sends."""
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            end = time.monotonic() + _LINGER_SECONDS
+            while (left := end - time.monotonic()) > 0:
+                self.connection.settimeout(left)
+                if not self.connection.recv(_BUFFER_BYTES):
+                    return
+
+
+def explain_bind(error: OSError) -> str:
+    """Why an address could not be bound, in words."""
+    if error.errno == errno.EADDRINUSE:
+        return "another program listens there"
+    return error.strerror or str(error)
