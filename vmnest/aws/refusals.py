@@ -1,0 +1,178 @@
+"""What a service's refusal means: its type, status and message → one class of the error tree. Pure.
+
+The type is what a service calls the error; gateways in front of it answer without one, so the status decides then.
+Messages are kept to one line and say which call failed; hints say what to do.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .. import errors
+
+_SNIPPET_CHARACTERS = 300
+
+# Types of all services that vmnest calls, rest-json, XML and query alike.
+_THROTTLED = (
+    "ThrottlingException Throttling ThrottledException TooManyRequestsException RequestThrottled RequestLimitExceeded "
+    "RequestThrottledException SlowDown BandwidthLimitExceeded PriorRequestNotComplete"
+)
+_SIGNATURE = (
+    "UnrecognizedClientException InvalidSignatureException SignatureDoesNotMatch InvalidClientTokenId AuthFailure "
+    "ExpiredToken ExpiredTokenException InvalidAccessKeyId InvalidToken IncompleteSignature "
+    "IncompleteSignatureException MissingAuthenticationToken MissingAuthenticationTokenException "
+    "RequestExpired RequestTimeTooSkewed InvalidSecurity"
+)
+_BY_TYPE: dict[str, type[errors.ServiceError]] = {
+    **dict.fromkeys(_THROTTLED.split(), errors.ThrottledError),
+    **dict.fromkeys(_SIGNATURE.split(), errors.SignatureRefusedError),
+    **dict.fromkeys(("AccessDeniedException", "AccessDenied", "UnauthorizedOperation"), errors.AccessDeniedError),
+    **dict.fromkeys(("ConflictException", "ResourceConflictException"), errors.ConflictError),
+    **dict.fromkeys(("ValidationException", "InvalidParameterValueException"), errors.ValidationError),
+    **dict.fromkeys(("InternalServerException", "ServiceException", "InternalFailure"), errors.ServiceFaultError),
+    "ServiceQuotaExceededException": errors.QuotaExceededError,
+    "InsufficientCapacityException": errors.CapacityError,
+    "ResourceNotFoundException": errors.ResourceNotFoundError,
+}
+_BY_STATUS: dict[int, type[errors.ServiceError]] = {
+    400: errors.ValidationError,
+    401: errors.SignatureRefusedError,
+    402: errors.QuotaExceededError,
+    403: errors.AccessDeniedError,
+    404: errors.ResourceNotFoundError,
+    409: errors.ConflictError,
+    429: errors.ThrottledError,
+}
+# Refusals of a signature that a wrong clock explains, if the server's Date says so too.
+_CLOCK_TYPES = frozenset({"RequestExpired", "RequestTimeTooSkewed"})
+_CLOCK_TEXT = re.compile(r"signature (?:has )?expired|not yet current|request has expired", re.IGNORECASE)
+
+_UNSUPPORTED_HINT = (
+    "A refusal without a reason means most often that region {region} does not offer the service: try us-east-1, "
+    "or the region of the image's ARN."
+)
+_HINTS: dict[type[errors.ServiceError], str] = {
+    errors.AccessDeniedError: "Allow the named action (prefix lambda:) to this identity; "
+    "a change of a policy takes some seconds to be seen.",
+    errors.SignatureRefusedError: "Check the access key and its secret; renew credentials that expire (aws sso login).",
+    errors.ThrottledError: "Make fewer calls at a time, or ask AWS for a higher rate.",
+    errors.QuotaExceededError: "End sandboxes that nobody needs (suspended ones count), or ask AWS for a higher quota.",
+    errors.CapacityError: "Try again in a moment, or in another region.",
+    errors.ServiceFaultError: "Try again in a moment.",
+}
+
+
+class Refusal:
+    """An error answer, read but not yet judged."""
+
+    __slots__ = ("error_type", "message", "operation", "region", "request_id", "retry_after", "status")
+
+    def __init__(
+        self,
+        *,
+        operation: str,
+        region: str,
+        status: int,
+        error_type: str | None,
+        message: str | None,
+        request_id: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        self.operation = operation
+        self.region = region
+        self.status = status
+        self.error_type = error_type
+        self.message = message
+        self.request_id = request_id
+        self.retry_after = retry_after
+
+
+def is_about_the_clock(refusal: Refusal) -> bool:
+    """The service says that the time of signing is too far from its own."""
+    return refusal.error_type in _CLOCK_TYPES or _CLOCK_TEXT.search(refusal.message or "") is not None
+
+
+def to_error(refusal: Refusal) -> errors.ServiceError:
+    """The error of this tree for a refusal."""
+    kind = _kind(refusal)
+    hint = _HINTS.get(kind)
+    if kind is errors.AccessDeniedError and not refusal.message:
+        hint = _UNSUPPORTED_HINT.format(region=refusal.region)
+    reason = one_line(refusal.message or "the service gave no reason")
+    shown = refusal.error_type or f"HTTP {refusal.status}"
+    return _build(kind, f"{refusal.operation}: {reason} ({shown})", refusal=refusal, hint=hint)
+
+
+def clock_error(refusal: Refusal, *, skew: float) -> errors.ServiceError:
+    """The error for a clock that is off by ``skew`` seconds, and signing with the service's clock did not help."""
+    direction = "behind" if skew > 0 else "ahead of"
+    message = f"{refusal.operation}: this machine's clock is {abs(skew):.0f} s {direction} the service's"
+    return _build(errors.ClockSkewError, message, refusal=refusal, hint="Set the clock (timedatectl set-ntp true).")
+
+
+def invalid_answer(refusal: Refusal, *, problem: str, endpoint: str) -> errors.ServiceError:
+    """The error for an answer of success that cannot be one."""
+    hint = f"Check that {endpoint} is the service's endpoint, and that no proxy or login page stands before it."
+    message = f"{refusal.operation}: the answer is {one_line(problem)}"
+    return _build(errors.AnswerInvalidError, message, refusal=refusal, hint=hint)
+
+
+def _build(
+    kind: type[errors.ServiceError], message: str, *, refusal: Refusal, hint: str | None = None
+) -> errors.ServiceError:
+    return kind(
+        message,
+        operation=refusal.operation,
+        status=refusal.status,
+        error_type=refusal.error_type,
+        request_id=refusal.request_id,
+        retry_after=refusal.retry_after,
+        hint=hint,
+    )
+
+
+def _kind(refusal: Refusal) -> type[errors.ServiceError]:
+    if refusal.error_type in _BY_TYPE:
+        return _BY_TYPE[refusal.error_type]
+    if refusal.status in _BY_STATUS:
+        return _BY_STATUS[refusal.status]
+    if refusal.error_type is not None and re.search(r"throttl", refusal.error_type, re.IGNORECASE):
+        return errors.ThrottledError
+    return errors.ServiceFaultError if refusal.status >= 500 else errors.ServiceError
+
+
+def one_line(text: str) -> str:
+    """A text of somebody else's as one line of bounded length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _SNIPPET_CHARACTERS else line[: _SNIPPET_CHARACTERS - 1] + "…"
+
+
+_TITLE = re.compile(rb"<title[^>]*>(.{0,200}?)</title>", re.IGNORECASE | re.DOTALL)
+
+
+def gateway_text(body: bytes) -> str | None:
+    """What a page says that no service wrote: its title, or its beginning; None if there is nothing to say."""
+    match = _TITLE.search(body)
+    text = one_line((match.group(1) if match else body[:_SNIPPET_CHARACTERS]).decode("utf-8", "replace"))
+    return text or None
+
+
+def parse_retry_after(value: str | None, *, date: float | None) -> float | None:
+    """Seconds to wait, from a ``Retry-After`` of either form; ``date`` is the server's own idea of now."""
+    if value is None:
+        return None
+    text = value.strip()
+    if text.isascii() and text.isdigit() and len(text) <= 9:
+        return float(text)
+    at = parse_date(text)
+    return None if at is None or date is None else max(0.0, at - date)
+
+
+def parse_date(value: str | None) -> float | None:
+    """An HTTP date as seconds since the epoch; None if it is absent or none."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return None if value is None else parsedate_to_datetime(value).timestamp()
+    except (ValueError, OverflowError):
+        return None

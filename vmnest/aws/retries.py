@@ -1,0 +1,60 @@
+"""Whether a failed attempt is made again, and when. Pure: the error in, seconds or None out.
+
+Rules: what was throttled or lacked capacity was not done, so it can always be made again, and so can what never left
+this machine. Everything else is made again only if the operation can be repeated without harm: the model marks it, it
+has an idempotency token, or we know it. 402 (quota) never: it does not pass by itself. The service's own
+``Retry-After`` is honoured; when it asks for more than the call has left, the error is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .. import deadline as deadlines
+from .. import errors
+from . import model
+
+MAX_ATTEMPTS = 5
+# RunMicrovm is admitted once a second in a fresh account, so being throttled deserves more patience than a fault.
+MAX_ATTEMPTS_THROTTLED = 8
+MAX_RETRY_AFTER_SECONDS = 60.0
+FIRST_DELAY_SECONDS = 0.1
+FIRST_DELAY_THROTTLED_SECONDS = 0.5
+
+# Not marked in the model, and yet harmless to make twice: a second token is one token more; a status set again is set.
+_HARMLESS_TWICE = frozenset({"CreateMicrovmAuthToken", "CreateMicrovmShellAuthToken", "UpdateMicrovmImageVersion"})
+
+
+class Retries:
+    """The retries of one call. ``attempts`` counts those that were made."""
+
+    def __init__(self, *, is_repeatable: bool) -> None:
+        self.attempts = 1
+        self._is_repeatable = is_repeatable
+        self._delays = deadlines.backoff(first=FIRST_DELAY_SECONDS)
+        self._slow_delays = deadlines.backoff(first=FIRST_DELAY_THROTTLED_SECONDS)
+
+    def delay_after(self, error: errors.VmnestError, *, left: float | None) -> float | None:
+        """Seconds to wait before the next attempt, or None if ``error`` stands; ``left`` is what the call has left."""
+        is_slow = isinstance(error, (errors.ThrottledError, errors.CapacityError))
+        if not error.retryable or self.attempts >= (MAX_ATTEMPTS_THROTTLED if is_slow else MAX_ATTEMPTS):
+            return None
+        if not (is_slow or self._is_repeatable or _was_not_sent(error)):
+            return None
+        delay = max(next(self._choose(is_slow)), getattr(error, "retry_after", None) or 0.0)
+        if delay > MAX_RETRY_AFTER_SECONDS or (left is not None and delay >= left):
+            return None
+        self.attempts += 1
+        return delay
+
+    def _choose(self, is_slow: bool) -> Iterator[float]:
+        return self._slow_delays if is_slow else self._delays
+
+
+def is_repeatable(operation: model.Operation) -> bool:
+    """The operation can be made twice and the effect is that of once."""
+    return operation.is_idempotent or operation.token_member is not None or operation.name in _HARMLESS_TWICE
+
+
+def _was_not_sent(error: errors.VmnestError) -> bool:
+    return isinstance(error, errors.TransportError) and not error.sent

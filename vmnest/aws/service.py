@@ -1,0 +1,213 @@
+"""One caller for the services whose model is rest-json: build, sign, send, read; again if that helps.
+
+``Service.call`` checks the request against the model, then makes attempts until one is answered. Each attempt takes
+credentials anew and is signed anew; the request itself, its idempotency token included, stays the same. ``retries``
+decides whether there is a next attempt, ``refusals`` what an error answer means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from .. import errors
+from ..deadline import SYSTEM_CLOCK, Clock, Deadline
+from ..wire import names
+from . import refusals, retries, shapes, signing
+
+if TYPE_CHECKING:
+    from ..transport import Headers, Transport
+    from .credentials import CredentialSource
+
+MAX_ANSWER_BYTES = 8 * 2**20
+READ_TIMEOUT_SECONDS = 60.0
+# The service allows 15 minutes (design of SigV4); less than this is not what made it refuse.
+_SKEW_THAT_MATTERS_SECONDS = 240.0
+
+_log = logging.getLogger(__name__)
+
+
+class Service:
+    """Calls to one service at one endpoint. Safe for threads.
+
+    Args:
+        service: Name of the model, ``lambda-microvms`` or ``lambda-core``.
+        endpoint: Base URL.
+        region: For the signature, and for messages.
+        credentials: Asked anew for each attempt.
+        transport: Sends.
+        clock: Time of signing, and the waits between attempts.
+        on_refused: Called once in a call when no connection can be made; returns the endpoint to try instead.
+    """
+
+    def __init__(
+        self,
+        service: str,
+        *,
+        endpoint: str,
+        region: str,
+        credentials: CredentialSource,
+        transport: Transport,
+        clock: Clock = SYSTEM_CLOCK,
+        on_refused: Callable[[], str] | None = None,
+    ) -> None:
+        self._model = shapes.load(service)
+        self.endpoint = endpoint
+        self.region = region
+        self._credentials = credentials
+        self._transport = transport
+        self._clock = clock
+        self._on_refused = on_refused
+        self._clock_offset = 0.0
+
+    def call(
+        self,
+        operation: str,
+        params: Mapping[str, object],
+        *,
+        deadline: Deadline,
+        extra_headers: Sequence[tuple[str, str]] = (),
+    ) -> dict[str, object]:
+        """Make one call and return the answer's members. ``extra_headers`` are signed.
+
+        An idempotency token that the model has and ``params`` has not is made up here, once for all attempts.
+
+        Raises:
+            errors.RequestInvalidError: ``params`` break the model; nothing was sent.
+            errors.CredentialsError: there are no usable credentials.
+            errors.ServiceError: the service refuses (see its subclasses).
+            errors.TransportError: no answer.
+            errors.WaitTimeoutError: the deadline passed before an attempt was made.
+        """
+        model = self._model.operation(operation)
+        token = model.token_member
+        if token is not None and params.get(token) is None:
+            params = {**params, token: _new_token()}
+        call = _Call(model, shapes.build_request(model, params), extra_headers, deadline)
+        left = retries.Retries(is_repeatable=retries.is_repeatable(model))
+        may_move = True
+        while True:
+            try:
+                return self._attempt(call)
+            except (errors.ServiceError, errors.TransportError) as error:
+                if may_move and isinstance(error, errors.ConnectError) and self._on_refused is not None:
+                    may_move = False
+                    self.endpoint = self._on_refused()
+                    continue
+                delay = left.delay_after(error, left=deadline.remaining())
+                if delay is None:
+                    raise
+                _log.debug("%s: attempt %d: %s; again in %.2f s", operation, left.attempts - 1, error, delay)
+            self._clock.sleep(delay)
+
+    def _attempt(self, call: _Call) -> dict[str, object]:
+        """Sign, send and read once; once more if the service shows that our clock is off."""
+        call.deadline.check(call.operation.name)
+        status, headers, body = self._exchange(call)
+        if 200 <= status < 300:
+            return self._read(call, status, headers, body)
+        refusal = self._refusal(call, status, headers, body)
+        _log.debug("%s: %d %s (request %s)", refusal.operation, status, refusal.error_type, refusal.request_id)
+        skew = _skew(refusal, headers, now=self._clock.time())
+        if skew is None:
+            raise refusals.to_error(refusal)
+        if call.has_corrected_clock:
+            raise refusals.clock_error(refusal, skew=skew)
+        call.has_corrected_clock = True
+        self._clock_offset = skew
+        return self._attempt(call)
+
+    def _exchange(self, call: _Call) -> tuple[int, Headers, bytes]:
+        request, url = call.request, self.endpoint + call.request.target
+        signature = signing.sign(
+            method=request.method,
+            url=url,
+            headers=call.headers,
+            body_sha256=call.body_sha256,
+            credentials=self._credentials.get(),
+            region=self.region,
+            service=self._model.signing_name,
+            when=datetime.fromtimestamp(self._clock.time() + self._clock_offset, timezone.utc),
+        )
+        with self._transport.send(
+            request.method,
+            url,
+            headers=[*call.headers, *signature],
+            body=request.body or None,
+            deadline=call.deadline,
+            read_timeout=READ_TIMEOUT_SECONDS,
+            retry_stale=retries.is_repeatable(call.operation),
+        ) as response:
+            return response.status, response.headers, response.read(MAX_ANSWER_BYTES)
+
+    def _read(self, call: _Call, status: int, headers: Headers, body: bytes) -> dict[str, object]:
+        problem = f"not JSON: {refusals.gateway_text(body)}"
+        if _is_json(headers) or not body:
+            try:
+                return shapes.parse_answer(call.operation, headers, body)
+            except shapes.AnswerMalformed as error:
+                problem = f"not what the service's model says: {error}"
+        refusal = self._make_refusal(call, status, headers)
+        raise refusals.invalid_answer(refusal, problem=problem, endpoint=self.endpoint)
+
+    def _refusal(self, call: _Call, status: int, headers: Headers, body: bytes) -> refusals.Refusal:
+        if _is_json(headers) or headers.get(names.ERROR_TYPE_HEADER):
+            answer = shapes.parse_error(headers, status, body)
+            return self._make_refusal(call, status, headers, error_type=answer.error_type, message=answer.message)
+        return self._make_refusal(call, status, headers, message=refusals.gateway_text(body))
+
+    def _make_refusal(
+        self, call: _Call, status: int, headers: Headers, *, error_type: str | None = None, message: str | None = None
+    ) -> refusals.Refusal:
+        date = refusals.parse_date(headers.get("date"))
+        return refusals.Refusal(
+            operation=call.operation.name,
+            region=self.region,
+            status=status,
+            error_type=error_type,
+            message=message,
+            request_id=headers.get(names.REQUEST_ID_HEADER),
+            retry_after=refusals.parse_retry_after(headers.get("retry-after"), date=date),
+        )
+
+
+class _Call:
+    """What all attempts of one call share."""
+
+    __slots__ = ("body_sha256", "deadline", "has_corrected_clock", "headers", "operation", "request")
+
+    def __init__(
+        self,
+        operation: shapes.Operation,
+        request: shapes.WireRequest,
+        extra_headers: Sequence[tuple[str, str]],
+        deadline: Deadline,
+    ) -> None:
+        self.operation = operation
+        self.request = request
+        self.headers = [*request.headers, *extra_headers]
+        self.body_sha256 = hashlib.sha256(request.body).hexdigest()
+        self.deadline = deadline
+        self.has_corrected_clock = False
+
+
+def _skew(refusal: refusals.Refusal, headers: Headers, *, now: float) -> float | None:
+    """How far the service's clock is ahead of ours, if that explains the refusal."""
+    date = refusals.parse_date(headers.get("date"))
+    if date is None or not refusals.is_about_the_clock(refusal):
+        return None
+    return date - now if abs(date - now) >= _SKEW_THAT_MATTERS_SECONDS else None
+
+
+def _is_json(headers: Headers) -> bool:
+    kind = (headers.get("content-type") or "application/json").split(";", 1)[0].strip().lower()
+    return kind == "application/json" or kind.startswith("application/x-amz-json-")
+
+
+def _new_token() -> str:
+    import uuid  # late: most calls need none
+
+    return str(uuid.uuid4())
