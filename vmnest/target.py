@@ -68,7 +68,7 @@ class Target:
 
             caller = service.Service(
                 SERVICE,
-                endpoint=endpoint.resolve(SERVICE, self.region, self.environ),
+                endpoint=endpoint.resolve(SERVICE, region=self.region, environ=self.environ),
                 region=self.region,
                 credentials=credentials.resolve(environ=self.environ),
                 transport=transport.shared(),

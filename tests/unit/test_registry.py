@@ -1,0 +1,385 @@
+"""The registry of names."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.paths import ROOT, UPSTREAM_PYTHON
+from vmnest import errors
+from vmnest.registry import SCHEMA, Record, Registry, check_name, locate, open_default
+
+ARN = "arn:aws:lambda:eu-west-1:123456789012:microvm-image:demo"
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Registry:
+    return Registry(str(tmp_path / "state" / "state.json"))
+
+
+def write(registry: Registry, content: object) -> None:
+    path = Path(registry.path)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def on_disk(registry: Registry) -> dict[str, object]:
+    value = json.loads(Path(registry.path).read_bytes())
+    assert isinstance(value, dict)
+    return value
+
+
+def files_beside(registry: Registry) -> set[str]:
+    return {path.name for path in Path(registry.path).parent.iterdir()}
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a", "0", "web", "Web-1.x_y", "a" * 63])
+def test_a_good_name_is_returned(name: str) -> None:
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a" * 64, "-a", ".a", "_a", "../x", "a/b", "a b", "a\n", "\na", "ä", "a\x00", "٣", "a\udcff"]
+)
+def test_a_name_that_breaks_paths_headers_or_hosts_is_refused(name: str) -> None:
+    with pytest.raises(errors.UsageError) as caught:
+        check_name(name)
+    assert "1 to 63" in str(caught.value.hint)
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_record_comes_back_as_it_was_put(registry: Registry) -> None:
+    record = Record(
+        "web",
+        microvm_id="microvm-1",
+        endpoint="https://x",
+        image_arn=ARN,
+        region="eu-west-1",
+        target="local",
+        client_token="token",
+        state_hint="RUNNING",
+        created_at=12.5,
+        agent_port=8081,
+        labels={"team": "a"},
+        unknown={"later": [1, {"x": None}]},
+    )
+    registry.put(record)
+    assert registry.get("web") == record
+    assert registry.all() == [record]
+
+
+def test_records_keep_the_order_in_which_they_were_made(registry: Registry) -> None:
+    for name in ("c", "a", "b"):
+        registry.put(Record(name))
+    assert [record.name for record in registry.all()] == ["c", "a", "b"]
+
+
+def test_a_name_in_use_is_not_overwritten(registry: Registry) -> None:
+    registry.put(Record("web", microvm_id="first", target="local"))
+    with pytest.raises(errors.NameInUseError, match="on this machine"):
+        registry.put(Record("web", microvm_id="second"))
+    assert registry.require("web").microvm_id == "first"
+
+
+def test_a_record_is_replaced_only_on_demand(registry: Registry) -> None:
+    registry.put(Record("web", microvm_id="first"))
+    registry.put(Record("web", microvm_id="second"), replace=True)
+    assert registry.require("web").microvm_id == "second"
+
+
+def test_an_update_changes_the_members_named_and_no_others(registry: Registry) -> None:
+    registry.put(Record("web", client_token="t", unknown={"later": 1}))
+    changed = registry.update("web", microvm_id="microvm-1", state_hint="RUNNING")
+    assert changed == registry.get("web")
+    assert (changed.client_token, changed.unknown, changed.microvm_id) == ("t", {"later": 1}, "microvm-1")
+
+
+def test_an_update_of_an_unknown_member_is_a_programming_error(registry: Registry) -> None:
+    registry.put(Record("web"))
+    with pytest.raises(TypeError):
+        registry.update("web", microvmid="typo")
+
+
+def test_a_name_that_is_not_recorded_is_not_found(registry: Registry) -> None:
+    registry.put(Record("other"))
+    assert registry.get("web") is None
+    with pytest.raises(errors.SandboxNotFoundError) as caught:
+        registry.require("web")
+    assert "other" in str(caught.value.hint)
+    with pytest.raises(errors.SandboxNotFoundError):
+        registry.update("web", state_hint="RUNNING")
+    assert registry.remove("web") is False
+
+
+def test_a_removed_name_is_free_again(registry: Registry) -> None:
+    registry.put(Record("web"))
+    assert registry.remove("web") is True
+    assert registry.get("web") is None
+    registry.put(Record("web"))
+
+
+def test_a_name_that_stands_for_another_launch_by_now_is_not_removed(registry: Registry) -> None:
+    seen = Record("web", microvm_id="first", client_token="t1")
+    registry.put(seen.replace(state_hint="RUNNING"))
+    assert registry.remove("web", expected=seen) is True
+    registry.put(Record("web", microvm_id="second", client_token="t2"))
+    assert registry.remove("web", expected=seen) is False
+    assert registry.require("web").microvm_id == "second"
+
+
+@given(
+    name=st.text(),
+    labels=st.dictionaries(st.text(), st.text(), max_size=3),
+    unknown=st.dictionaries(st.text().map("x".__add__), st.integers() | st.text() | st.none(), max_size=3),
+)
+def test_what_is_written_is_what_is_read(
+    tmp_path_factory: pytest.TempPathFactory, name: str, labels: dict[str, str], unknown: dict[str, object]
+) -> None:
+    registry = Registry(str(tmp_path_factory.mktemp("any") / "state.json"))
+    record = Record(name, labels=labels, unknown=unknown)
+    registry.put(record)
+    assert registry.get(name) == record
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+def test_folder_and_files_are_private_from_the_start_whatever_the_umask(registry: Registry) -> None:
+    before = os.umask(0o022)
+    try:
+        registry.put(Record("web"))
+    finally:
+        os.umask(before)
+    path = Path(registry.path)
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()} == {0o600}
+
+
+def test_a_file_that_was_open_to_all_is_private_after_the_first_write(registry: Registry) -> None:
+    write(registry, {"sandboxes": {}})
+    os.chmod(registry.path, 0o644)
+    registry.put(Record("web"))
+    assert stat.S_IMODE(os.stat(registry.path).st_mode) == 0o600
+
+
+def test_nothing_temporary_stays_behind(registry: Registry) -> None:
+    for name in ("a", "b"):
+        registry.put(Record(name))
+    registry.remove("a")
+    assert files_beside(registry) == {"state.json", "state.json.lock"}
+
+
+def test_reading_writes_nothing(registry: Registry) -> None:
+    assert registry.all() == []
+    assert registry.get("web") is None
+    assert not Path(registry.path).parent.exists()
+    write(registry, {"sandboxes": {"old": {"name": "old", "microvm_id": "m"}}})
+    before = Path(registry.path).read_bytes()
+    assert [record.name for record in registry.all()] == ["old"]
+    assert Path(registry.path).read_bytes() == before
+    assert files_beside(registry) == {"state.json"}
+
+
+def test_a_change_of_nothing_is_not_written(registry: Registry) -> None:
+    registry.put(Record("web"))
+    before = os.stat(registry.path)
+    registry.update("web", target="aws")
+    registry.remove("absent")
+    assert os.stat(registry.path).st_ino == before.st_ino
+
+
+def test_a_link_keeps_leading_to_the_file(registry: Registry, tmp_path: Path) -> None:
+    real = tmp_path / "elsewhere.json"
+    real.write_text('{"sandboxes": {}}')
+    path = Path(registry.path)
+    path.parent.mkdir()
+    path.symlink_to(real)
+    registry.put(Record("web"))
+    assert path.is_symlink()
+    assert "web" in json.loads(real.read_bytes())["sandboxes"]
+
+
+def test_an_empty_file_holds_no_records(registry: Registry) -> None:
+    write(registry, "")
+    assert registry.all() == []
+    registry.put(Record("web"))
+    assert [record.name for record in registry.all()] == ["web"]
+
+
+# -- files of others ---------------------------------------------------------------------------------------------------
+
+
+OLD = {"sandboxes": {"web": {"name": "web", "microvm_id": "m-1", "endpoint": "host", "image_arn": ARN, "region": None}}}
+
+
+def test_a_file_without_schema_is_read_as_it_is_and_gets_one_at_the_first_write(registry: Registry) -> None:
+    write(registry, OLD)
+    record = registry.require("web")
+    assert (record.microvm_id, record.endpoint, record.region, record.target) == ("m-1", "host", None, "aws")
+    assert "schema" not in on_disk(registry)
+    registry.put(Record("new"))
+    assert on_disk(registry)["schema"] == SCHEMA
+    assert registry.require("web") == record
+
+
+@pytest.mark.skipif(not UPSTREAM_PYTHON.exists(), reason="the upstream package is not installed")
+def test_a_file_that_the_upstream_package_wrote_is_read(registry: Registry) -> None:
+    program = (
+        "from pathlib import Path; from agent_sandbox.cli.state import SandboxRecord, StateStore; import sys;"
+        "StateStore(Path(sys.argv[1])).put(SandboxRecord('web', 'm-1', 'host.example', sys.argv[2], 'eu-west-1'))"
+    )
+    subprocess.run([UPSTREAM_PYTHON, "-c", program, registry.path, ARN], check=True)
+    expected = Record("web", microvm_id="m-1", endpoint="host.example", image_arn=ARN, region="eu-west-1")
+    assert registry.all() == [expected]
+
+
+@pytest.mark.parametrize("name", ["", "../x", "[red]x", "a" * 80, "-rf", "ä\n"])
+def test_an_odd_name_of_an_older_version_can_be_used_and_removed(registry: Registry, name: str) -> None:
+    write(registry, {"sandboxes": {name: {"name": name, "microvm_id": "m"}, "b": {"microvm_id": "n"}}})
+    assert registry.require(name).microvm_id == "m"
+    registry.update(name, state_hint="RUNNING")
+    assert registry.remove(name) is True
+    assert [record.name for record in registry.all()] == ["b"]
+
+
+def test_members_that_are_not_known_are_kept(registry: Registry) -> None:
+    write(registry, {"schema": 1, "later": {"x": 1}, "sandboxes": {"web": {"microvm_id": "m", "mode": ["a"]}}})
+    registry.update("web", state_hint="RUNNING")
+    content = on_disk(registry)
+    assert content["later"] == {"x": 1}
+    assert content["sandboxes"] == {
+        "web": {"mode": ["a"], "name": "web", "microvm_id": "m", "target": "aws", "state_hint": "RUNNING"}
+    }
+
+
+def test_a_newer_schema_is_refused_and_left_alone(registry: Registry) -> None:
+    write(registry, {"schema": SCHEMA + 1, "sandboxes": {}})
+    before = Path(registry.path).read_bytes()
+    with pytest.raises(errors.StateFileError, match="newer version"):
+        registry.all()
+    with pytest.raises(errors.StateFileError, match="newer version"):
+        registry.put(Record("web"))
+    assert Path(registry.path).read_bytes() == before
+    assert files_beside(registry) == {"state.json", "state.json.lock"}
+
+
+DAMAGED = {
+    "cut in half": '{"schema": 1, "sandboxes": {"web": {"mic',
+    "not JSON": "{bad",
+    "not UTF-8": "\udcff\udcfe{}",
+    "a list": "[]",
+    "a number": "1",
+    "wrong schema": '{"schema": "1", "sandboxes": {}}',
+    "schema below 1": '{"schema": 0, "sandboxes": {}}',
+    "sandboxes are a list": '{"sandboxes": []}',
+    "a record is text": '{"sandboxes": {"web": "m"}}',
+    "an id is a number": '{"sandboxes": {"web": {"microvm_id": 5}}}',
+    "a port is true": '{"sandboxes": {"web": {"agent_port": true}}}',
+    "a label is a number": '{"sandboxes": {"web": {"labels": {"a": 1}}}}',
+    "nested without end": "[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_file_is_refused_and_never_replaced(registry: Registry, text: str) -> None:
+    data = text.encode("utf-8", errors="surrogateescape")
+    Path(registry.path).parent.mkdir()
+    Path(registry.path).write_bytes(data)
+    with pytest.raises(errors.StateFileError, match="damaged"):
+        registry.all()
+    assert files_beside(registry) == {"state.json"}
+    for _ in range(2):
+        with pytest.raises(errors.StateFileError, match="damaged") as caught:
+            registry.put(Record("web"))
+        assert "state.json.bad" in str(caught.value.hint)
+    assert Path(registry.path).read_bytes() == data
+    assert Path(registry.path + ".bad").read_bytes() == data
+    assert files_beside(registry) == {"state.json", "state.json.bad", "state.json.lock"}
+
+
+def test_each_damage_keeps_a_copy_of_its_own(registry: Registry) -> None:
+    for text in ("{first", "{second"):
+        write(registry, text)
+        with pytest.raises(errors.StateFileError):
+            registry.remove("web")
+    assert Path(registry.path + ".bad").read_text() == "{first"
+    assert Path(registry.path + ".bad.1").read_text() == "{second"
+
+
+# -- several writers ---------------------------------------------------------------------------------------------------
+
+WRITER = """
+import sys
+from vmnest.registry import Record, Registry
+registry, worker = Registry(sys.argv[1]), sys.argv[2]
+for number in range(10):
+    registry.put(Record(f"w{worker}-{number}"))
+    registry.update(f"w{worker}-{number}", state_hint="RUNNING")
+"""
+
+
+def test_eight_processes_with_ten_writes_each_lose_nothing(registry: Registry) -> None:
+    workers = [subprocess.Popen([sys.executable, "-c", WRITER, registry.path, str(n)], cwd=ROOT) for n in range(8)]
+    assert [worker.wait(timeout=60) for worker in workers] == [0] * 8
+    records = registry.all()
+    assert {record.name for record in records} == {f"w{worker}-{number}" for worker in range(8) for number in range(10)}
+    assert {record.state_hint for record in records} == {"RUNNING"}
+    assert files_beside(registry) == {"state.json", "state.json.lock"}
+
+
+# -- where it is -------------------------------------------------------------------------------------------------------
+
+
+def test_the_usual_place_is_in_the_home_folder(tmp_path: Path) -> None:
+    place = locate({"HOME": str(tmp_path)})
+    assert (place.path, place.note) == (str(tmp_path / ".agent_sandbox" / "state.json"), None)
+
+
+def test_the_variable_names_another_place(tmp_path: Path) -> None:
+    place = locate({"HOME": str(tmp_path), "AGENT_SANDBOX_STATE": "/elsewhere/s.json"})
+    assert (place.path, place.note) == ("/elsewhere/s.json", None)
+
+
+@pytest.mark.parametrize("home", [None, "", "/nonexistent/home", "relative"])
+def test_without_a_home_the_local_folder_serves_and_a_note_says_so(tmp_path: Path, home: str | None) -> None:
+    environ = {"AGENT_SANDBOX_LOCAL_DIR": str(tmp_path / "local")}
+    if home is not None:
+        environ["HOME"] = home
+    place = locate(environ)
+    assert place.path == str(tmp_path / "local" / "state.json")
+    assert place.note is not None
+    assert place.path in place.note
+    assert locate({}).path == f"/tmp/vmnest-{os.geteuid()}/state.json"
+
+
+def test_a_folder_in_tmp_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "somebody").mkdir()
+    (tmp_path / "local").symlink_to(tmp_path / "somebody")
+    registry = open_default({"AGENT_SANDBOX_LOCAL_DIR": str(tmp_path / "local")})
+    with pytest.raises(errors.LocalCloudError):
+        registry.all()
+    with pytest.raises(errors.LocalCloudError):
+        registry.put(Record("web"))
+    assert list((tmp_path / "somebody").iterdir()) == []
+
+
+def test_the_folder_without_a_home_is_made_private_by_the_first_write(tmp_path: Path) -> None:
+    folder = tmp_path / "local"
+    registry = open_default({"AGENT_SANDBOX_LOCAL_DIR": str(folder)})
+    assert registry.all() == []
+    assert not folder.exists()
+    registry.put(Record("web"))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
