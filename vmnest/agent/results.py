@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from .. import errors
+
+__all__ = ["ExecResult", "parse_exit"]
 
 
 @dataclass(frozen=True)
@@ -39,3 +45,26 @@ class ExecResult:
     def stderr_text(self) -> str:
         """Standard error as UTF-8; bytes that are not become U+FFFD."""
         return self.stderr.decode("utf-8", errors="replace")
+
+
+def parse_exit(members: Mapping[str, object], *, timed_out: bool) -> tuple[int, str | None]:
+    """Status and signal of an exec answer. Other agents give -N for signal N, and nothing at all at a timeout.
+
+    Raises:
+        errors.AgentAnswerError: there is no status, or one that no process can have.
+    """
+    status, name = members.get("exit_code"), members.get("signal")
+    if status is None and timed_out:
+        return errors.EXIT_TIMED_OUT, None
+    if not isinstance(status, int) or isinstance(status, bool) or not -128 < status < 2**32:
+        raise errors.AgentAnswerError(f"the agent's answer has no usable exit code: {str(status)[:40]!r}")
+    if status < 0:
+        return 128 - status, _signal_name(-status)
+    return status, name if isinstance(name, str) else None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
