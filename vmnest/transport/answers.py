@@ -123,7 +123,8 @@ class WireAnswer(http.client.HTTPResponse):
     @property
     def is_whole(self) -> bool:
         """The body has been read to its end."""
-        return self.isclosed() or (self.length == 0 and not self.chunked)
+        # The library also closes an answer that ended before its announced length.
+        return (self.isclosed() and not self.length) or (self.length == 0 and not self.chunked)
 
 
 class Response:
