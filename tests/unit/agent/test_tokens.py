@@ -156,6 +156,7 @@ def test_no_representation_shows_a_token(store: TokenStore) -> None:
     assert "token-1" not in str(store.__dict__)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # a child of a threaded process is the case here
 def test_a_forked_child_can_mint_although_its_parent_was_minting(mint: Mint, store: TokenStore) -> None:
     store.headers(1)
     mint.gate = threading.Event()

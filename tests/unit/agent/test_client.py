@@ -1,0 +1,378 @@
+"""The agent's client against scripted peers: what it sends, what it makes of answers, what it repeats."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.clock import FakeClock
+from tests.support.scripted import (
+    CUT,
+    SILENT,
+    Answer,
+    ScriptedServer,
+    Step,
+    answer,
+    json_answer,
+    text_answer,
+)
+from vmnest import errors
+from vmnest.agent.client import AgentClient, Health
+from vmnest.agent.results import ExecResult
+from vmnest.agent.tokens import HeaderPairs
+from vmnest.deadline import Deadline
+from vmnest.transport import Transport
+
+MOMENT = 0.3  # the grace of clients that meet a silent peer
+
+NOT_LISTENING = answer(502, headers=[("x-aws-proxy-error", "APP_CONNECT_FAILED")])
+REFUSED = text_answer(403, "Token authentication failed")
+HEALTHY = json_answer(200, {"status": "ok", "version": "1.2.3", "features": ["processes", 7]})
+
+
+class Tokens:
+    """Hands out numbered headers, a new one for each that was refused."""
+
+    def __init__(self) -> None:
+        self.number = 1
+
+    def __call__(self, refused: HeaderPairs | None) -> HeaderPairs:
+        if refused is not None:
+            self.number += 1
+        return [("X-aws-proxy-auth", f"token-{self.number}")]
+
+
+@pytest.fixture
+def transport() -> Iterator[Transport]:
+    transport = Transport(environ={})
+    yield transport
+    transport.close()
+
+
+@pytest.fixture
+def connect(transport: Transport, fake_clock: FakeClock) -> Any:
+    """Makes clients whose waits between attempts take no time."""
+
+    def connect(server: ScriptedServer, **options: Any) -> AgentClient:
+        return AgentClient(
+            server.url, **{"headers": Tokens(), "transport": transport, "port": 8080, "clock": fake_clock, **options}
+        )
+
+    return connect
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def done(exit_code: int = 0, stdout: bytes = b"", stderr: bytes = b"", **members: object) -> Answer:
+    whole = {"exit_code": exit_code, "encoding": "base64", "stdout": b64(stdout), "stderr": b64(stderr), **members}
+    return json_answer(200, whole)
+
+
+# -- what is sent, and what is made of an answer -----------------------------------------------------------------------
+
+
+def test_exec_sends_the_request_with_token_and_port_and_returns_what_the_command_left(connect: Any) -> None:
+    with ScriptedServer(done(3, b"\xff\xfe", b"err", signal=None)) as server:
+        result = connect(server, port=9999).exec("ls", ["-l"], cwd="/w", env={"A": "b"}, timeout=5)
+    assert result == ExecResult(exit_code=3, stdout=b"\xff\xfe", stderr=b"err")
+    (request,) = server.requests
+    assert (request.method, request.target) == ("POST", "/v1/exec")
+    assert request.json() == {"command": "ls", "args": ["-l"], "cwd": "/w", "env": {"A": "b"}, "timeout": 5.0}
+    assert request.headers["x-aws-proxy-auth"] == "token-1"
+    assert request.headers["x-aws-proxy-port"] == "9999"
+    assert request.headers["content-type"] == "application/json"
+
+
+def test_an_argument_that_no_program_can_get_is_not_sent(connect: Any) -> None:
+    with ScriptedServer() as server, pytest.raises(errors.BadArgumentError, match=r"args\[0\]"):
+        connect(server).exec("echo", ["a\0b"])
+    assert server.requests == []
+
+
+def test_a_negative_status_of_another_agent_is_mapped(connect: Any) -> None:
+    with ScriptedServer(json_answer(200, {"exit_code": -9, "stdout": "", "stderr": ""})) as server:
+        result = connect(server).exec("sh")
+    assert (result.exit_code, result.signal) == (137, "SIGKILL")
+
+
+def test_output_goes_to_callbacks_while_it_arrives_and_the_result_holds_none(connect: Any) -> None:
+    seen: list[bytes] = []
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n"
+    parts = [b'{"exit_code":0,"encoding":"base64","stdout":"', b64(b"first!").encode(), b'QUJD","stderr":"RQ=="}']
+    chunks = [b"%x\r\n%s\r\n" % (len(part), part) for part in parts]
+    with ScriptedServer(Answer([head, *chunks, b"0\r\n\r\n"])) as server:
+        result = connect(server).exec("x", on_stdout=seen.append)
+    assert b"".join(seen) == b"first!ABC"
+    assert result == ExecResult(exit_code=0, stdout=b"", stderr=b"E")
+
+
+def test_an_error_of_a_callback_reaches_the_caller(connect: Any) -> None:
+    def closed(_data: bytes) -> None:
+        raise BrokenPipeError
+
+    with ScriptedServer(done(stdout=b"x" * 100)) as server, pytest.raises(BrokenPipeError):
+        connect(server).exec("x", on_stdout=closed)
+
+
+def test_output_beyond_the_limit_is_dropped_and_noted(connect: Any) -> None:
+    with ScriptedServer(done(0, b"a" * 1000, b"b" * 10)) as server:
+        result = connect(server).exec("x", output_limit=10)
+    assert result == ExecResult(exit_code=0, stdout=b"a" * 10, stderr=b"b" * 10, truncated=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (404, "cwd_not_found", errors.CwdNotFoundError),
+        (400, "command_not_found", errors.CommandNotFoundError),
+        (400, None, errors.CommandNotFoundError),
+        (400, "not_executable", errors.NotExecutableError),
+        (400, "argument_too_long", errors.ArgumentTooLongError),
+        (422, None, errors.BadArgumentError),
+        (500, "internal", errors.AgentError),
+    ],
+)
+def test_the_reasons_why_a_command_was_not_started_have_their_classes(
+    connect: Any, status: int, code: str | None, expected: type[errors.VmnestError]
+) -> None:
+    body = {"detail": "the reason"} | ({"code": code} if code else {})
+    with ScriptedServer(json_answer(status, body)) as server, pytest.raises(errors.VmnestError) as caught:
+        connect(server).exec("x")
+    assert type(caught.value) is expected
+    assert str(caught.value) == "the reason"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        answer(200, "<html>hello</html>", kind="text/html"),
+        answer(200, "", kind="application/json"),
+        answer(200, "null", kind="application/json"),
+        json_answer(200, {"stdout": "", "stderr": ""}),
+        json_answer(200, {"exit_code": "0", "stdout": "", "stderr": ""}),
+        json_answer(200, {"exit_code": 0, "stdout": "!", "stderr": ""}),
+    ],
+)
+def test_an_answer_that_is_not_the_protocols_is_an_error_of_its_own(connect: Any, wrong: Answer) -> None:
+    with ScriptedServer(wrong) as server, pytest.raises(errors.AgentAnswerError):
+        connect(server).exec("x")
+
+
+# -- timeouts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_timeout_with_a_partial_result_raises_with_that_result(connect: Any) -> None:
+    body = {
+        "detail": "timed out", "code": "timed_out", "timed_out": True,
+        "exit_code": 143, "signal": "SIGTERM", "encoding": "base64", "stdout": b64(b"a\n"), "stderr": "",
+    }  # fmt: skip
+    with ScriptedServer(json_answer(504, body)) as server, pytest.raises(errors.CommandTimedOutError) as caught:
+        connect(server).exec("sh", timeout=1)
+    expected = ExecResult(exit_code=143, stdout=b"a\n", stderr=b"", signal="SIGTERM", timed_out=True)
+    assert caught.value.result == expected
+    assert caught.value.exit_status == 124
+
+
+def test_a_timeout_without_a_result_is_one_with_an_empty_result(connect: Any) -> None:
+    timed_out = json_answer(504, {"detail": "command timed out"})
+    with ScriptedServer(timed_out) as server, pytest.raises(errors.CommandTimedOutError, match="1 s") as caught:
+        connect(server).exec("sh", timeout=1)
+    assert caught.value.result == ExecResult(exit_code=124, stdout=b"", stderr=b"", timed_out=True)
+
+
+def test_a_504_of_something_between_is_no_timeout_of_the_command(connect: Any) -> None:
+    gateway = answer(504, "<html>Gateway Timeout</html>", kind="text/html")
+    with ScriptedServer(gateway) as server, pytest.raises(errors.AgentUnreachableError) as caught:
+        connect(server).exec("sh", timeout=1)
+    assert caught.value.details["outcome"] == "unknown"
+
+
+def test_an_agent_that_accepts_and_never_answers_is_given_up_after_timeout_and_grace(transport: Transport) -> None:
+    with ScriptedServer(SILENT) as server:
+        client = AgentClient(server.url, headers=Tokens(), transport=transport, port=8080, grace=MOMENT)
+        with pytest.raises(errors.AgentUnreachableError) as caught:
+            client.exec("sleep", ["1"], timeout=0.1)
+    assert caught.value.details == {"outcome": "unknown"}
+    assert isinstance(caught.value.__cause__, errors.ReadTimeoutError)
+    assert len(server.requests) == 1
+
+
+def test_an_answer_that_breaks_off_or_stops_leaves_the_outcome_unknown(transport: Transport) -> None:
+    head = b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"exit_code":0,'
+    with ScriptedServer(CUT, Answer([head], cut=True), Answer([head], silent=True)) as server:
+        for _ in range(3):
+            client = AgentClient(server.url, headers=Tokens(), transport=transport, port=8080, grace=MOMENT)
+            with pytest.raises(errors.AgentUnreachableError) as caught:
+                client.exec("x", timeout=0.1)
+            assert caught.value.details == {"outcome": "unknown"}
+    assert len(server.requests) == 3
+
+
+def test_without_a_timeout_only_the_callers_deadline_ends_the_wait(transport: Transport) -> None:
+    with ScriptedServer(SILENT) as server:
+        client = AgentClient(server.url, headers=Tokens(), transport=transport, port=8080, grace=0)
+        with pytest.raises(errors.AgentUnreachableError):
+            client.exec("sleep", ["9"], deadline=Deadline(MOMENT))
+
+
+# -- what is repeated --------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_token_is_replaced_once_and_the_request_sent_again(connect: Any) -> None:
+    with ScriptedServer(REFUSED, done(0, b"ok")) as server:
+        assert connect(server).exec("x").stdout == b"ok"
+    assert [request.headers["x-aws-proxy-auth"] for request in server.requests] == ["token-1", "token-2"]
+
+
+def test_a_token_that_is_refused_twice_is_an_error(connect: Any) -> None:
+    with ScriptedServer(REFUSED, REFUSED) as server, pytest.raises(errors.TokenRefusedError):
+        connect(server).exec("x")
+
+
+def test_a_port_that_the_token_does_not_cover_is_not_asked_again(connect: Any) -> None:
+    with ScriptedServer(text_answer(403, "Access to port denied")) as server, pytest.raises(errors.PortRefusedError):
+        connect(server).exec("x")
+
+
+def test_a_502_of_which_the_data_plane_says_that_it_reached_nobody_is_repeated(connect: Any) -> None:
+    gone = answer(502, headers=[("x-aws-proxy-error", "MICROVM_CONNECT_FAILED")])
+    with ScriptedServer(NOT_LISTENING, gone, text_answer(429, ""), done(0, b"ok")) as server:
+        assert connect(server).exec("x").stdout == b"ok"
+
+
+@pytest.mark.parametrize("bad", [answer(502), text_answer(502, "", x_aws_proxy_error="NEW"), answer(503, "busy")])
+def test_a_command_is_not_repeated_after_a_502_that_may_come_from_a_running_one(connect: Any, bad: Answer) -> None:
+    with ScriptedServer(bad) as server, pytest.raises(errors.EndpointUnavailableError):
+        connect(server).exec("x")
+
+
+def test_reading_and_writing_files_is_repeated_after_any_502(connect: Any) -> None:
+    with ScriptedServer(answer(502), json_answer(200, {"content": b64(b"x")})) as server:
+        assert connect(server).read_file("/a") == b"x"
+    with ScriptedServer(answer(502), json_answer(200, {"bytes_written": 1})) as server:
+        assert connect(server).write_file("/a", b"x") == 1
+
+
+def test_repeats_end_with_the_budget(connect: Any, fake_clock: FakeClock) -> None:
+    with ScriptedServer(NOT_LISTENING, repeat_last=True) as server, pytest.raises(errors.EndpointUnavailableError):
+        connect(server, wake=5).exec("x")
+    assert 5 <= fake_clock.monotonic() < 6
+    assert len(server.requests) < 30
+
+
+def test_a_refused_connection_is_an_error_at_once(transport: Transport) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    client = AgentClient(url, headers=Tokens(), transport=transport, port=8080)
+    with pytest.raises(errors.ConnectError):
+        client.exec("x")
+
+
+def test_who_knows_where_the_sandbox_is_now_can_say_so(transport: Transport, fake_clock: FakeClock) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        old = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    asked: list[errors.VmnestError] = []
+    with ScriptedServer(done(0, b"a"), done(0, b"b")) as server:
+
+        def find(error: errors.VmnestError) -> str:
+            asked.append(error)
+            return server.url
+
+        client = AgentClient(old, headers=Tokens(), transport=transport, port=8080, clock=fake_clock, recover=find)
+        assert client.exec("x").stdout == b"a"
+        assert client.exec("x").stdout == b"b"
+    assert [type(error) for error in asked] == [errors.ConnectError]
+
+
+def test_who_knows_that_the_sandbox_is_gone_ends_the_repeats(connect: Any) -> None:
+    def tell(error: errors.VmnestError) -> str:
+        raise errors.MicroVMEndedError("it is TERMINATED") from error
+
+    with ScriptedServer(NOT_LISTENING) as server, pytest.raises(errors.MicroVMEndedError):
+        connect(server, recover=tell).exec("x")
+
+
+# -- health ------------------------------------------------------------------------------------------------------------
+
+
+def test_health_tells_version_and_features(connect: Any) -> None:
+    with ScriptedServer(HEALTHY, json_answer(200, {"status": "ok"})) as server:
+        client = connect(server)
+        assert client.health() == Health(version="1.2.3", features=frozenset({"processes"}))
+        assert client.health() == Health(version="", features=frozenset())
+    assert (server.requests[0].method, server.requests[0].target) == ("GET", "/healthz")
+
+
+@pytest.mark.parametrize("wrong", [answer(200, "<html>"), json_answer(200, [1]), json_answer(200, {"status": "bad"})])
+def test_another_program_on_the_agents_port_is_not_taken_for_the_agent(connect: Any, wrong: Answer) -> None:
+    with ScriptedServer(wrong) as server, pytest.raises(errors.AgentAnswerError):
+        connect(server).health()
+
+
+def test_waiting_for_the_agent_outlasts_everything_that_a_launch_shows(connect: Any) -> None:
+    steps: list[Step] = [NOT_LISTENING, answer(502), CUT, answer(503, "starting"), text_answer(429, ""), HEALTHY]
+    with ScriptedServer(*steps) as server:
+        assert connect(server).wait_ready(deadline=Deadline(60)).version == "1.2.3"
+
+
+def test_waiting_for_the_agent_ends_with_the_deadline_and_names_the_last_failure(
+    connect: Any, fake_clock: FakeClock
+) -> None:
+    with ScriptedServer(NOT_LISTENING, repeat_last=True) as server, pytest.raises(errors.WaitTimeoutError) as caught:
+        connect(server).wait_ready(deadline=Deadline(7, clock=fake_clock))
+    assert "7 s" in str(caught.value)
+    assert isinstance(caught.value.__cause__, errors.EndpointUnavailableError)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+def test_files_travel_as_bytes(connect: Any) -> None:
+    data = bytes(range(256))
+    steps = [json_answer(200, {"bytes_written": 256}), json_answer(200, {"content": b64(data), "encoding": "base64"})]
+    with ScriptedServer(*steps) as server:
+        client = connect(server)
+        assert client.write_file("/a b", data) == 256
+        assert client.read_file("/a b") == data
+    assert [request.target for request in server.requests] == ["/v1/fs/write", "/v1/fs/read"]
+    assert json.loads(server.requests[0].body) == {"path": "/a b", "encoding": "base64", "content": b64(data)}
+    assert json.loads(server.requests[1].body) == {"path": "/a b"}
+
+
+def test_an_agent_that_sends_text_is_understood(connect: Any) -> None:
+    with ScriptedServer(json_answer(200, {"content": "é\n", "encoding": "utf-8"})) as server:
+        assert connect(server).read_file("/a") == "é\n".encode()
+
+
+def test_a_missing_file_is_not_found_with_or_without_a_code(connect: Any) -> None:
+    steps = [json_answer(404, {"detail": "no such file: /a", "code": "file_not_found"}),
+             json_answer(404, {"detail": "no such file: /a"})]  # fmt: skip
+    with ScriptedServer(*steps) as server:
+        for _ in steps:
+            with pytest.raises(errors.RemoteFileNotFoundError, match="/a"):
+                connect(server).read_file("/a")
+
+
+def test_a_file_larger_than_the_callers_limit_is_refused(connect: Any) -> None:
+    large = json_answer(200, {"content": b64(b"x" * 100)})
+    with ScriptedServer(large) as server, pytest.raises(errors.RemoteFileError, match="larger than 99"):
+        connect(server).read_file("/a", limit=99)
+
+
+@pytest.mark.parametrize("written", [None, 2, "1"])
+def test_a_wrong_count_of_written_bytes_is_an_error(connect: Any, written: object) -> None:
+    wrong = json_answer(200, {"bytes_written": written})
+    with ScriptedServer(wrong) as server, pytest.raises(errors.AgentAnswerError, match="not 1"):
+        connect(server).write_file("/a", b"x")
+
+
+def test_no_representation_shows_a_token(connect: Any) -> None:
+    with ScriptedServer() as server:
+        assert "token" not in repr(connect(server))

@@ -1,0 +1,402 @@
+"""The client of the agent's base contract: health, commands, whole files.
+
+Two rules decide what is repeated. A request of which nothing can have been executed (no connection, a refused token, a
+data plane that says it did not reach the guest) is sent again within a budget: the first one after a launch or a resume
+often meets a 502. A command is never sent again otherwise: when its answer is lost, the error says that the outcome is
+unknown.
+
+Time: the command's ``timeout`` is enforced in the guest. The client waits that long and a grace; without a timeout it
+waits as long as the command runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .. import errors
+from .._guest.agentd import wire
+from ..deadline import NEVER, SYSTEM_CLOCK, Clock, Deadline, backoff
+from ..wire import names
+from . import arguments, refusals, streams
+from .results import ExecResult, parse_exit
+from .tokens import HeaderPairs
+
+if TYPE_CHECKING:
+    from ..transport import Response, Transport
+
+__all__ = ["AgentClient", "Health"]
+
+OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
+GRACE_SECONDS = 30.0  # beyond a command's timeout: for a suspended sandbox to wake up, and for the way there and back
+SLOWEST_BYTES_PER_SECOND = 1024.0  # an answer that comes slower than this is one that never ends
+SLOWEST_UPLOAD_BYTES_PER_SECOND = 65536.0
+SILENCE_SECONDS = 60.0  # the longest wait for the agent's answer about health and files
+HEALTH_SECONDS = 10.0  # one look at the agent while it is waited for
+WAKE_SECONDS = 30.0  # how long an unexecuted request is repeated
+CHUNK_BYTES = 256 * 1024
+FIRST_RETRY_SECONDS = 0.02
+LAST_RETRY_SECONDS = 1.0
+
+_TIMED_OUT_STATUS = 504
+# What a request may meet before the agent answers, for a while after a launch or a resume.
+_TRANSIENT = (errors.EndpointUnavailableError, errors.EndpointThrottledError, errors.ConnectError)
+
+
+@dataclass(frozen=True)
+class Health:
+    """What the agent says about itself.
+
+    Attributes:
+        version: Its version, as it says.
+        features: The extensions of the base contract that it has.
+    """
+
+    version: str
+    features: frozenset[str]
+
+
+class AgentClient:
+    """Talks to the agent in one MicroVM. Safe for threads, and after ``fork`` as its transport is.
+
+    Args:
+        endpoint: URL of the MicroVM's data plane.
+        headers: Gives the headers that the data plane asks for. Its argument is None, or the headers that were just
+            refused, in whose place others are wanted.
+        transport: Sends the requests.
+        port: The agent's port in the guest.
+        clock: The time.
+        recover: Called with the error each time a request was not executed, before it is sent again. Returns the
+            endpoint to go on with, or raises what tells more than the error does.
+        grace: Seconds added to a command's timeout before the agent counts as unreachable.
+        wake: Seconds during which an unexecuted request is repeated.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        headers: Callable[[HeaderPairs | None], HeaderPairs],
+        transport: Transport,
+        port: int,
+        clock: Clock = SYSTEM_CLOCK,
+        recover: Callable[[errors.VmnestError], str] | None = None,
+        grace: float = GRACE_SECONDS,
+        wake: float = WAKE_SECONDS,
+    ) -> None:
+        self.endpoint = endpoint
+        self._headers = headers
+        self._transport = transport
+        self._port = port
+        self._clock = clock
+        self._recover = recover
+        self._grace = grace
+        self._wake = wake
+
+    def __repr__(self) -> str:
+        return f"AgentClient({self.endpoint!r}, port={self._port})"
+
+    def health(self, *, deadline: Deadline = NEVER) -> Health:
+        """Ask the agent how it is."""
+        request = _Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=deadline)
+        with self._send(request) as response:
+            return _health(response)
+
+    def wait_ready(self, *, deadline: Deadline) -> Health:
+        """Wait until the agent answers.
+
+        Raises:
+            errors.WaitTimeoutError: not within the deadline; the last failure is its cause.
+        """
+        last: errors.VmnestError | None = None
+        for delay in backoff(first=FIRST_RETRY_SECONDS, last=LAST_RETRY_SECONDS):
+            if last is not None and deadline.expired:
+                raise errors.WaitTimeoutError(
+                    f"the agent in the sandbox did not answer within {deadline.seconds:g} s: {last}"
+                ) from last
+            look = Deadline(deadline.clamp(HEALTH_SECONDS), clock=self._clock)
+            request = _Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=look)
+            try:
+                with self._authorised(request) as response:
+                    return _health(response)
+            except (*_TRANSIENT, errors.ConnectionLostError, errors.ReadTimeoutError) as error:
+                last = error
+                self._use_recovery(error)
+            self._clock.sleep(deadline.clamp(delay))
+        raise AssertionError("the schedule of delays has no end")
+
+    def exec(
+        self,
+        command: str,
+        args: Sequence[str] | None = None,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        output_limit: int = OUTPUT_LIMIT_BYTES,
+        on_stdout: streams.Sink | None = None,
+        on_stderr: streams.Sink | None = None,
+        deadline: Deadline = NEVER,
+    ) -> ExecResult:
+        """Run a program and wait for its end.
+
+        Args:
+            command: The program: a path, or a name that is looked up in the sandbox's PATH.
+            args: Its arguments.
+            cwd: Its working directory; the agent's default if None.
+            env: Variables that are added to the sandbox's environment.
+            timeout: Seconds after which the agent ends the program with all its children; None for no end.
+            output_limit: Bytes of each stream that the result holds; more is dropped and noted.
+            on_stdout: Gets standard output as bytes while it arrives; the result then holds none of it.
+            on_stderr: The same for standard error.
+            deadline: When to stop waiting, whatever the command does.
+
+        Raises:
+            errors.BadArgumentError: an argument that no program can get.
+            errors.ExecError: the command was not started (see its subclasses).
+            errors.CommandTimedOutError: it was ended at its timeout; the error carries what it left.
+            errors.AgentUnreachableError: no answer came; whether the command ran is unknown.
+            errors.EndpointError: the data plane refused the request.
+        """
+        request = _Request(
+            "POST",
+            wire.EXEC_PATH,
+            asked=refusals.EXEC,
+            body=arguments.build_exec(command, args, cwd=cwd, env=env, timeout=timeout),
+            deadline=deadline,
+            patience=None if timeout is None else timeout + self._grace,
+        )
+        outputs = streams.Collector(output_limit), streams.Collector(output_limit)
+        sinks = {"stdout": on_stdout or outputs[0], "stderr": on_stderr or outputs[1]}
+        try:
+            with self._send(request) as response:
+                members = streams.read_answer(request.pieces(response), sinks=sinks)
+        except (errors.ConnectionLostError, errors.ReadTimeoutError) as error:
+            raise _outcome_unknown(command, error) from error
+        return _to_result(command, members, status=response.status, outputs=outputs, timeout=timeout)
+
+    def read_file(self, path: str, *, limit: int | None = None, deadline: Deadline = NEVER) -> bytes:
+        """The content of a file.
+
+        Raises:
+            errors.RemoteFileNotFoundError: there is no such file.
+            errors.RemoteFileError: it cannot be read, or is larger than ``limit`` bytes.
+        """
+        request = _Request(
+            "POST", wire.FS_READ_PATH, asked=refusals.FILE, body=arguments.build_read(path), deadline=deadline
+        )
+        content = streams.Collector(limit)
+
+        def take(data: bytes) -> None:
+            content(data)
+            if content.truncated:
+                raise errors.RemoteFileError(f"the file {path} in the sandbox is larger than {limit} bytes")
+
+        with self._send(request) as response:
+            streams.read_answer(request.pieces(response), sinks={"content": take})
+        return content.value()
+
+    def write_file(self, path: str, data: bytes | bytearray | memoryview, *, deadline: Deadline = NEVER) -> int:
+        """Write a whole file, making its folder; the number of bytes.
+
+        Raises:
+            errors.RemoteFileError: it cannot be written.
+            errors.RequestTooLargeError: the agent does not take so much in one request.
+        """
+        body = arguments.build_write(path, data)
+        request = _Request(
+            "POST",
+            wire.FS_WRITE_PATH,
+            asked=refusals.FILE,
+            body=body,
+            deadline=deadline,
+            patience=SILENCE_SECONDS + len(body) / SLOWEST_UPLOAD_BYTES_PER_SECOND,
+        )
+        with self._send(request) as response:
+            members = streams.read_answer(request.pieces(response), sinks={})
+        expected = memoryview(data).nbytes
+        if members.get("bytes_written") != expected:
+            raise errors.AgentAnswerError(
+                f"the agent says that it wrote {members.get('bytes_written')} bytes of {path}, not {expected}"
+            )
+        return expected
+
+    def _send(self, request: _Request) -> Response:
+        """The answer to a request: success, or a command's timeout. Repeats what was not executed, within a budget."""
+        budget = Deadline(request.deadline.clamp(self._wake), clock=self._clock)
+        for delay in backoff(first=FIRST_RETRY_SECONDS, last=LAST_RETRY_SECONDS):
+            try:
+                return self._authorised(request)
+            except _TRANSIENT as error:
+                repeatable = request.is_repeatable or refusals.is_unexecuted(error)
+                if budget.expired or not repeatable or not self._is_worth_a_repeat(error):
+                    raise
+                self._use_recovery(error)
+            self._clock.sleep(budget.clamp(delay))
+        raise AssertionError("the schedule of delays has no end")
+
+    def _is_worth_a_repeat(self, error: errors.VmnestError) -> bool:
+        # Nobody listens at the address itself: only somebody who can find another one makes a repeat useful.
+        return self._recover is not None or not isinstance(error, errors.ConnectError)
+
+    def _use_recovery(self, error: errors.VmnestError) -> None:
+        if self._recover is not None:
+            self.endpoint = self._recover(error)
+
+    def _authorised(self, request: _Request) -> Response:
+        """One attempt, and a second one with new headers if the first ones were refused."""
+        headers = self._headers(None)
+        try:
+            return self._attempt(request, headers)
+        except errors.TokenRefusedError:
+            return self._attempt(request, self._headers(headers))
+
+    def _attempt(self, request: _Request, authorisation: HeaderPairs) -> Response:
+        headers = [*authorisation, (names.PROXY_PORT_HEADER, str(self._port)), ("Accept", "application/json")]
+        if request.body is not None:
+            headers.append(("Content-Type", "application/json"))
+        request.bound = _AnswerDeadline(request.patience, outer=request.deadline, clock=self._clock)
+        response = self._transport.send(
+            request.method,
+            self.endpoint.rstrip("/") + request.path,
+            headers=headers,
+            body=request.body,
+            deadline=request.bound,
+            retry_stale=request.is_repeatable,
+        )
+        if response.status == 200 or request.is_timeout(response):
+            return response
+        with response:
+            raise refusals.build(
+                response.status,
+                response.headers,
+                _beginning(response),
+                asked=request.asked,
+                port=self._port,
+            )
+
+
+class _AnswerDeadline(Deadline):
+    """When to stop waiting for an answer: ``patience`` for its beginning, and more with each byte that arrives.
+
+    An honest answer may be large and the line slow; one that only drips is cut. ``outer`` holds in any case.
+    """
+
+    __slots__ = ("_began", "_outer", "received")
+
+    def __init__(self, patience: float | None, *, outer: Deadline, clock: Clock) -> None:
+        super().__init__(patience, clock=clock)
+        self._outer = outer
+        self._began = clock.monotonic()
+        self.received = 0
+
+    def remaining(self) -> float | None:
+        outer = self._outer.remaining()
+        if self.seconds is None:
+            return outer
+        allowed = self.seconds + self.received / SLOWEST_BYTES_PER_SECOND
+        left = max(0.0, allowed - (self._clock.monotonic() - self._began))
+        return left if outer is None else min(left, outer)
+
+
+class _Request:
+    """One request, which may be sent several times. ``bound`` belongs to the attempt that is under way."""
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        *,
+        asked: str,
+        deadline: Deadline,
+        body: bytes | None = None,
+        patience: float | None = SILENCE_SECONDS,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.asked = asked
+        self.body = body
+        self.deadline = deadline
+        self.patience = patience
+        self.bound: _AnswerDeadline | None = None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Sent twice, it does what it does when sent once."""
+        return self.asked != refusals.EXEC
+
+    def is_timeout(self, response: Response) -> bool:
+        """The agent ended the command at its timeout, and answers with what it left."""
+        if self.asked != refusals.EXEC or response.status != _TIMED_OUT_STATUS:
+            return False
+        return refusals.is_agent_answer(response.headers)
+
+    def pieces(self, response: Response) -> Iterator[bytes]:
+        """The answer's body."""
+        assert self.bound is not None
+        for piece in response.chunks(CHUNK_BYTES):
+            self.bound.received += len(piece)
+            yield piece
+
+
+def _beginning(response: Response) -> bytes:
+    """As much of an error's body as is looked at; a body that breaks off is no other error than its status."""
+    data = b""
+    try:
+        for piece in response.chunks():
+            data += piece
+            if len(data) >= refusals.MAX_BODY_BYTES:
+                break
+    except errors.TransportError:
+        return data
+    return data[: refusals.MAX_BODY_BYTES]
+
+
+def _health(response: Response) -> Health:
+    try:
+        answer = json.loads(_beginning(response))
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict) or answer.get("status") != "ok":
+        raise errors.AgentAnswerError(
+            "what listens on the agent's port does not answer like the agent",
+            hint="Is AGENT_SANDBOX_AGENT_PORT the port of the agent in the image?",
+        )
+    version, features = answer.get("version"), answer.get("features")
+    known = [name for name in features if isinstance(name, str)] if isinstance(features, list) else []
+    return Health(version=version if isinstance(version, str) else "", features=frozenset(known))
+
+
+def _to_result(
+    command: str,
+    members: Mapping[str, object],
+    *,
+    status: int,
+    outputs: tuple[streams.Collector, streams.Collector],
+    timeout: float | None,
+) -> ExecResult:
+    timed_out = status == _TIMED_OUT_STATUS
+    exit_code, signal_name = parse_exit(members, timed_out=timed_out)
+    stdout, stderr = outputs
+    result = ExecResult(
+        exit_code=exit_code,
+        stdout=stdout.value(),
+        stderr=stderr.value(),
+        signal=signal_name,
+        timed_out=timed_out,
+        truncated=stdout.truncated or stderr.truncated,
+    )
+    if timed_out:
+        within = "its timeout" if timeout is None else f"{timeout:g} s"
+        raise errors.CommandTimedOutError(f"{command} did not end within {within} and was ended", result=result)
+    return result
+
+
+def _outcome_unknown(command: str, error: errors.TransportError) -> errors.AgentUnreachableError:
+    return errors.AgentUnreachableError(
+        f"no answer about {command[:200]!r}: {error}",
+        hint="The command may have run, and may still be running.",
+        details={"outcome": "unknown"},
+    )
