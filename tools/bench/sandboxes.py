@@ -9,7 +9,7 @@ from pathlib import Path
 
 from figures import Figure
 
-from vmnest import Sandbox
+import vmnest
 
 
 def measure(*, ours: Path, folder: Path, rounds: int) -> Iterator[Figure]:
@@ -25,7 +25,7 @@ def measure(*, ours: Path, folder: Path, rounds: int) -> Iterator[Figure]:
 
 def _first_exec(number: int) -> float:
     start = time.perf_counter()
-    with Sandbox.create(f"bench-{number}", local=True) as sandbox:
+    with vmnest.Sandbox.create(f"bench-{number}", local=True) as sandbox:
         result = sandbox.exec("true")
         took = (time.perf_counter() - start) * 1e3
     if not result.success:
