@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 
     from .deadline import Deadline
 
-__all__ = ["ensure", "find", "require_linux"]
+__all__ = ["ask", "ensure", "find", "require_linux"]
 
 PROGRAM = "local"
+SIGNING_NAME = "lambda"
+MAX_ANSWER_BYTES = 2**20
 
 
 def require_linux(platform: str = sys.platform) -> None:
@@ -187,3 +189,63 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+# -- asking ------------------------------------------------------------------------------------------------------------
+
+
+def ask(
+    running: rendezvous.Daemon,
+    *,
+    method: str,
+    path: str,
+    environ: Mapping[str, str],
+    deadline: Deadline,
+    body: Mapping[str, object] | None = None,
+) -> dict[str, object]:
+    """One call of the daemon's own routes (``rendezvous.STATUS_PATH`` and the like), signed as all others are.
+
+    Raises:
+        errors.LocalDaemonError: it refuses, or what it answers makes no sense.
+        errors.TransportError: no answer.
+    """
+    import json
+
+    from . import transport
+
+    data = b"" if body is None else json.dumps(body).encode("ascii")
+    url = running.url + path
+    headers = [("Content-Type", "application/json")] if data else []
+    headers += _signature(method, url, headers=headers, data=data, environ=environ)
+    with transport.shared().send(method, url, headers=headers, body=data or None, deadline=deadline) as response:
+        status, answer = response.status, response.read(MAX_ANSWER_BYTES)
+    try:
+        members = json.loads(answer)
+    except ValueError:
+        members = None
+    if not isinstance(members, dict):
+        raise errors.LocalDaemonError(f"the local daemon's answer to {method} {path} is no object (status {status})")
+    if status != 200:
+        raise errors.LocalDaemonError(f"the local daemon refuses: {members.get('message') or status}", details=members)
+    return members
+
+
+def _signature(
+    method: str, url: str, *, headers: list[tuple[str, str]], data: bytes, environ: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    import hashlib
+    from datetime import datetime, timezone
+
+    from .aws import credentials, signing
+
+    keys = rendezvous.keys(rendezvous.folder(environ))
+    return signing.sign(
+        method=method,
+        url=url,
+        headers=headers,
+        body_sha256=hashlib.sha256(data).hexdigest(),
+        credentials=credentials.Credentials(keys.access_key, credentials.Secret(keys.secret_key)),
+        region=rendezvous.REGION,
+        service=SIGNING_NAME,
+        when=datetime.now(timezone.utc),
+    )

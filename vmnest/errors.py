@@ -494,6 +494,12 @@ class LocalDaemonError(LocalCloudError):
     code = "local_daemon"
 
 
+class LocalBusyError(LocalCloudError):
+    """The local cloud is not stopped while sandboxes run in it."""
+
+    code = "local_busy"
+
+
 class IsolationUnavailableError(LocalCloudError):
     """No driver can isolate a sandbox on this machine; the message names the failing step and its remedy."""
 

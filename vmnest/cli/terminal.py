@@ -100,9 +100,14 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._thread is not None:
+        self.end()
+
+    def end(self) -> None:
+        """Wipe it; does nothing the second time."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
             self._end.set()
-            self._thread.join()
+            thread.join()
 
     def _show(self) -> None:
         seconds = 0

@@ -45,13 +45,24 @@ class Parser:
         names: The names before the command or the end, as the usage shows them: ``NAME``, ``NAME...``, ``[IMAGE]``.
         command: ``"none"``, or where the command to run begins: ``"after--"``, or ``"after names"`` too.
         notes: Further text for the help.
+        options: The class that declares the verb's own options.
     """
 
-    def __init__(self, title: str, *, summary: str, names: str = "", command: str = "none", notes: str = "") -> None:
+    def __init__(
+        self,
+        title: str,
+        *,
+        summary: str,
+        names: str = "",
+        command: str = "none",
+        notes: str = "",
+        options: type[Options] = Options,
+    ) -> None:
         usage = " ".join(
             part for part in ("vmnest", title, "[options]", names, "" if command == "none" else "-- COMMAND...") if part
         )
         self.title = title
+        self._options = options
         self.usage = usage
         self.least_names = sum(not name.startswith("[") for name in names.split())
         self.most_names = None if names.endswith("...") else len(names.split())
@@ -112,7 +123,7 @@ class Parser:
         """
         if parts.wrong is not None:
             raise parts.wrong
-        options = Options()
+        options = self._options()
         self._argparse.parse_args(parts.options, namespace=options)
         self._check(parts)
         options.names = parts.names

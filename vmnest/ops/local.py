@@ -1,0 +1,120 @@
+"""The local cloud: up, down, status, and the variables that lead others to it."""
+
+from __future__ import annotations
+
+from .. import daemon, errors, registry, rendezvous, settings
+from ..deadline import Deadline, backoff
+from ..wire import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["down", "env", "status", "up"]
+
+START_SECONDS = 30.0
+ASK_SECONDS = 10.0
+STOP_SECONDS = 30.0
+
+
+def up(*, timeout: float = START_SECONDS) -> dict[str, object]:
+    """Start the local cloud, if it does not run, and say what it is.
+
+    Args:
+        timeout: Seconds that the start may take.
+    """
+    environ = settings.environment()
+    was_running = daemon.find(environ) is not None
+    running = daemon.ensure(environ, deadline=Deadline(timeout))
+    return {**_describe(running, environ), "started": not was_running}
+
+
+def status() -> dict[str, object]:
+    """Say whether the local cloud runs, what isolates its sandboxes, and which it has. Starts nothing."""
+    environ = settings.environment()
+    running = daemon.find(environ)
+    if running is None:
+        return {"running": False, "folder": rendezvous.folder(environ), "microvms": []}
+    return _describe(running, environ)
+
+
+def _describe(running: rendezvous.Daemon, environ: Mapping[str, str]) -> dict[str, object]:
+    told = daemon.ask(
+        running, method="GET", path=rendezvous.STATUS_PATH, environ=environ, deadline=Deadline(ASK_SECONDS)
+    )
+    known = {"running": True, "folder": rendezvous.folder(environ), "url": running.url, "pid": running.pid}
+    return {**told, **known, "version": running.version, "microvms": _alive(told, environ)}
+
+
+def _alive(told: Mapping[str, object], environ: Mapping[str, str]) -> list[dict[str, object]]:
+    """The MicroVMs that have not ended, each with the name that it is recorded under, if any."""
+    known = {record.microvm_id: record.name for record in registry.open_default(environ).all()}
+    listed = told.get("microvms")
+    return [
+        {"microvm_id": each.get("microvmId"), "state": each.get("state"), "name": known.get(each.get("microvmId"))}
+        for each in (listed if isinstance(listed, list) else [])
+        if isinstance(each, dict) and each.get("state") not in names.ENDED_STATES
+    ]
+
+
+def down(*, force: bool = False, timeout: float = STOP_SECONDS) -> dict[str, object]:
+    """Stop the local cloud.
+
+    Args:
+        force: End the sandboxes that run in it; without, it is not stopped while there are any.
+        timeout: Seconds that this may take.
+
+    Raises:
+        errors.LocalBusyError: sandboxes run, and ``force`` is False.
+    """
+    environ = settings.environment()
+    deadline = Deadline(timeout)
+    running = daemon.find(environ)
+    if running is None:
+        return {"stopped": False, "ended": []}
+    ended = _describe(running, environ)["microvms"]
+    assert isinstance(ended, list)
+    if ended and not force:
+        raise _busy(ended)
+    daemon.ask(
+        running,
+        method="POST",
+        path=rendezvous.SHUTDOWN_PATH,
+        environ=environ,
+        deadline=deadline,
+        body={"force": force},
+    )
+    _wait_until_gone(rendezvous.folder(environ), deadline)
+    return {"stopped": True, "ended": ended}
+
+
+def _busy(alive: list[dict[str, object]]) -> errors.LocalBusyError:
+    shown = ", ".join(str(each["name"] or each["microvm_id"]) for each in alive[:8])
+    return errors.LocalBusyError(
+        f"the local cloud has {len(alive)} sandbox{'es' if len(alive) > 1 else ''}: {shown}",
+        hint="Remove them first (vmnest rm NAME), or end them with: vmnest local down --force",
+    )
+
+
+def _wait_until_gone(folder: str, deadline: Deadline) -> None:
+    import time
+
+    for delay in backoff(last=0.5):
+        if not rendezvous.is_alive(folder):
+            return
+        deadline.check("waiting for the local daemon to end")
+        time.sleep(deadline.clamp(delay))
+
+
+def env(*, timeout: float = START_SECONDS) -> dict[str, object]:
+    """The environment variables by which boto3, the AWS CLI and the like work against the local cloud.
+
+    The local cloud is started if it does not run. A variable whose value is null must not be set.
+
+    Args:
+        timeout: Seconds that the start may take.
+    """
+    environ = settings.environment()
+    running = daemon.ensure(environ, deadline=Deadline(timeout))
+    keys = rendezvous.keys(rendezvous.folder(environ))
+    return {"environment": dict(rendezvous.environment(running, keys, environ=environ))}
