@@ -70,7 +70,7 @@ class CredentialSource(Protocol):
         ...
 
 
-class FixedSource:
+class StaticSource:
     """Keys that do not change."""
 
     def __init__(self, credentials: Credentials) -> None:
@@ -131,7 +131,7 @@ def resolve(*, environ: Mapping[str, str], profile: str | None = None) -> Creden
         errors.CredentialsNotFoundError: a profile was chosen that no file knows.
     """
     if profile is None and environ.get("AWS_ACCESS_KEY_ID"):
-        return FixedSource(_from_environment(environ))
+        return StaticSource(_from_environment(environ))
     if profile is None and environ.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         return ChainSource()
     found = profiles.load(environ=environ, profile=profile)
@@ -142,7 +142,7 @@ def resolve(*, environ: Mapping[str, str], profile: str | None = None) -> Creden
             hint="Name a profile that exists in AWS_PROFILE, or unset it.",
         )
     section = _plain_keys(found)
-    return ChainSource(profile) if section is None else FixedSource(_from_section(section, found.name))
+    return ChainSource(profile) if section is None else StaticSource(_from_section(section, found.name))
 
 
 # What botocore asks before the keys of the credentials file, and before those of the config file.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from .. import errors
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from ..wire import names
-from . import refusals, retries, shapes, signing
+from . import model, refusals, retries, shapes, signing
 
 if TYPE_CHECKING:
     from ..transport import Headers, Transport
@@ -54,7 +54,7 @@ class Service:
         clock: Clock = SYSTEM_CLOCK,
         on_refused: Callable[[], str] | None = None,
     ) -> None:
-        self._model = shapes.load(service)
+        self._model = model.load(service)
         self.endpoint = endpoint
         self.region = region
         self._credentials = credentials
@@ -73,7 +73,8 @@ class Service:
     ) -> dict[str, object]:
         """Make one call and return the answer's members. ``extra_headers`` are signed.
 
-        An idempotency token that the model has and ``params`` has not is made up here, once for all attempts.
+        Parameters that are None are left out. An idempotency token that the model has and ``params`` has not is made
+        up, once for all attempts.
 
         Raises:
             errors.RequestInvalidError: ``params`` break the model; nothing was sent.
@@ -82,12 +83,9 @@ class Service:
             errors.TransportError: no answer.
             errors.WaitTimeoutError: the deadline passed before an attempt was made.
         """
-        model = self._model.operation(operation)
-        token = model.token_member
-        if token is not None and params.get(token) is None:
-            params = {**params, token: _new_token()}
-        call = _Call(model, shapes.build_request(model, params), extra_headers, deadline)
-        left = retries.Retries(is_repeatable=retries.is_repeatable(model))
+        modelled = self._model.operation(operation)
+        call = _Call(modelled, shapes.build_request(modelled, params), extra_headers, deadline)
+        left = retries.Retries(is_repeatable=retries.is_repeatable(modelled))
         may_move = True
         while True:
             try:
@@ -147,7 +145,8 @@ class Service:
         problem = f"not JSON: {refusals.gateway_text(body)}"
         if _is_json(headers) or not body:
             try:
-                return shapes.parse_answer(call.operation, headers, body)
+                answer: dict[str, object] = shapes.parse_answer(call.operation, headers, body)
+                return answer
             except shapes.AnswerMalformed as error:
                 problem = f"not what the service's model says: {error}"
         refusal = self._make_refusal(call, status, headers)
@@ -181,7 +180,7 @@ class _Call:
 
     def __init__(
         self,
-        operation: shapes.Operation,
+        operation: model.Operation,
         request: shapes.WireRequest,
         extra_headers: Sequence[tuple[str, str]],
         deadline: Deadline,
@@ -205,9 +204,3 @@ def _skew(refusal: refusals.Refusal, headers: Headers, *, now: float) -> float |
 def _is_json(headers: Headers) -> bool:
     kind = (headers.get("content-type") or "application/json").split(";", 1)[0].strip().lower()
     return kind == "application/json" or kind.startswith("application/x-amz-json-")
-
-
-def _new_token() -> str:
-    import uuid  # late: most calls need none
-
-    return str(uuid.uuid4())

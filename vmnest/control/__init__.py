@@ -1,0 +1,38 @@
+"""The control plane as typed calls: MicroVMs, images, tokens, waiting. Imports aws and what lies below it.
+
+Road 1 crosses it between ``Sandbox`` and ``aws.service``. It hides how the service is: pages that are empty and yet not
+the last, endpoints without a scheme, names where it wants ARNs, states that come late. Values are frozen and keep the
+answer in ``raw``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..aws.service import Service
+from ..deadline import Deadline
+from . import tokens
+from .images import Images
+from .microvms import MicroVMs
+
+__all__ = ["Control"]
+
+
+class Control:
+    """The control plane of one target."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self.microvms = MicroVMs(service)
+        self.images = Images(service)
+
+    @property
+    def region(self) -> str:
+        """The region that the calls go to."""
+        return self._service.region
+
+    def mint_token(
+        self, microvm_id: str, ports: Sequence[int], *, minutes: int = tokens.DEFAULT_MINUTES, deadline: Deadline
+    ) -> tokens.Token:
+        """A token that opens these ports of a MicroVM's endpoint (see ``tokens.mint``)."""
+        return tokens.mint(self._service, microvm_id, ports=ports, minutes=minutes, deadline=deadline)

@@ -1,0 +1,86 @@
+"""Tokens that open a MicroVM's endpoint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .. import errors
+from ..aws.credentials import Secret
+from ..aws.service import Service
+from ..deadline import SYSTEM_CLOCK, Clock, Deadline
+from ..wire import names
+from . import answers, microvms
+
+DEFAULT_MINUTES = 60
+_OPERATION = "CreateMicrovmAuthToken"
+# The names and values go into requests as headers as they are: nothing may pass that ends a line or a field.
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_HEADER_VALUE = re.compile(r"[!-~]{1,8000}")
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token for some ports of one MicroVM, until ``expires_at`` (seconds since the epoch).
+
+    ``headers`` are what the service says to send: names with secret values. The port header is not among them.
+    """
+
+    value: Secret
+    ports: tuple[int, ...]
+    expires_at: float
+    secret_headers: tuple[tuple[str, Secret], ...]
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """The headers to send, in plain text."""
+        return tuple((name, value.reveal()) for name, value in self.secret_headers)
+
+
+def mint(
+    service: Service,
+    microvm_id: str,
+    *,
+    ports: Sequence[int],
+    minutes: int = DEFAULT_MINUTES,
+    deadline: Deadline,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Token:
+    """Make a token for exactly these ports. A suspended MicroVM is not woken, and needs not listen on them.
+
+    Raises:
+        errors.MicroVMNotFoundError: the service knows none of that id.
+        errors.AnswerInvalidError: the answer holds no headers that can be sent.
+    """
+    asked_at = clock.time()
+    params = {
+        "microvmIdentifier": microvm_id,
+        "expirationInMinutes": minutes,
+        "allowedPorts": [{"port": port} for port in ports],
+    }
+    try:
+        answer = service.call(_OPERATION, params, deadline=deadline)
+    except errors.ResourceNotFoundError as error:
+        raise microvms.not_found(error) from error
+    headers = _headers(answers.take(answer, "authToken", dict, operation=_OPERATION))
+    value = next((v for name, v in headers if name.lower() == names.PROXY_AUTH_HEADER.lower()), headers[0][1])
+    # Counted from before the call: the clock of the service started no earlier.
+    return Token(value, tuple(ports), asked_at + minutes * 60, headers)
+
+
+def _headers(members: dict[object, object]) -> tuple[tuple[str, Secret], ...]:
+    headers: list[tuple[str, Secret]] = []
+    for name, value in members.items():
+        if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name)):
+            raise _unusable("a name that is no header's")
+        if not (isinstance(value, str) and _HEADER_VALUE.fullmatch(value)):
+            raise _unusable(f"a value of {name} that cannot be sent")
+        headers.append((name, Secret(value)))
+    if not headers:
+        raise _unusable("no header at all")
+    return tuple(headers)
+
+
+def _unusable(what: str) -> errors.AnswerInvalidError:
+    return errors.AnswerInvalidError(f"{_OPERATION}: the answer has {what}", operation=_OPERATION, status=200)

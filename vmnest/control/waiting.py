@@ -1,0 +1,69 @@
+"""Waiting for a MicroVM's state. States come late, and brief ones may never be seen: none but the goal is required."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from .. import deadline as deadlines
+from .. import errors
+from ..deadline import SYSTEM_CLOCK, Clock, Deadline
+from ..wire import names
+from .microvms import MicroVM, MicroVMs
+
+_FIRST_DELAY_SECONDS = 0.1
+_LAST_DELAY_SECONDS = 2.0
+
+
+def wait_until(
+    microvms: MicroVMs,
+    microvm_id: str,
+    *,
+    states: Collection[str],
+    deadline: Deadline,
+    on_state: Callable[[MicroVM], None] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> MicroVM:
+    """Ask until the MicroVM is in one of ``states``; ``on_state`` is told of each state that is new.
+
+    Raises:
+        errors.MicroVMEndedError: it ended, and that was not waited for; with the service's reason.
+        errors.MicroVMNotFoundError: the service knows none of that id.
+        errors.WaitTimeoutError: the deadline passed; with the state that was seen last.
+    """
+    delays = deadlines.backoff(first=_FIRST_DELAY_SECONDS, last=_LAST_DELAY_SECONDS)
+    last_state = ""
+    while True:
+        microvm = microvms.get(microvm_id, deadline=deadline)
+        if microvm.state != last_state:
+            last_state = microvm.state
+            if on_state is not None:
+                on_state(microvm)
+        if microvm.state in states:
+            return microvm
+        # TERMINATING leads to TERMINATED only, so it is an end too, unless that end is the goal.
+        if microvm.ended and names.TERMINATED not in states:
+            raise ended(microvm)
+        delay = next(delays)
+        left = deadline.remaining()
+        if left is not None and delay >= left:
+            raise _too_late(microvm, states, deadline)
+        clock.sleep(delay)
+
+
+def ended(microvm: MicroVM) -> errors.MicroVMEndedError:
+    """The error for a MicroVM that ended while it was needed."""
+    reason = microvm.state_reason or "the service gives no reason"
+    return errors.MicroVMEndedError(
+        f"MicroVM {microvm.microvm_id} is {microvm.state}: {reason}",
+        hint="Make a new sandbox; the log of the MicroVM may tell more.",
+        details={"microvm_id": microvm.microvm_id, "state": microvm.state, "state_reason": microvm.state_reason},
+    )
+
+
+def _too_late(microvm: MicroVM, states: Collection[str], deadline: Deadline) -> errors.WaitTimeoutError:
+    wanted = " or ".join(sorted(states))
+    return errors.WaitTimeoutError(
+        f"MicroVM {microvm.microvm_id} is {microvm.state}, not {wanted}, after {deadline.seconds:g} s",
+        hint="Wait longer (--timeout); the MicroVM goes on as it is.",
+        details={"microvm_id": microvm.microvm_id, "state": microvm.state},
+    )
