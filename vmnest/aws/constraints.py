@@ -68,8 +68,10 @@ def find_violations(shape: Shape, value: Any, *, path: Path = (), is_client: boo
         path: Where the value stands.
         is_client: Also check types and names of members; do not check choices.
     """
-    if not _is_of_kind(shape, value):
-        yield Violation(path, f"Member must be a {shape.kind}, not {type(value).__name__}", is_secret=True)
+    if value is None:
+        yield Violation(path, _NOT_NULL)
+    elif not _is_of_kind(shape, value):
+        yield Violation(path, f"Member must be of type {shape.kind}, not {type(value).__name__}", is_secret=True)
     elif shape.kind == "structure":
         yield from _in_structure(shape, value, path=path, is_client=is_client)
     elif shape.kind == "list":

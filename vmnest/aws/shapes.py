@@ -237,7 +237,12 @@ def _match_segments(template: Sequence[str], segments: Sequence[str]) -> dict[st
 
 
 def parse_request(
-    operation: Operation, path_params: Mapping[str, str], raw_query: str, headers: Headers, body: bytes
+    operation: Operation,
+    path_params: Mapping[str, str],
+    *,
+    raw_query: str = "",
+    headers: Headers = (),
+    body: bytes = b"",
 ) -> tuple[dict[str, Any], list[str]]:
     """The parameters of a call, and all violations of the model's constraints in AWS's words and order.
 
@@ -328,10 +333,11 @@ def build_error(
     wanted = "Message" if "Message" in known or error_type == SERIALIZATION_ERROR else "message"
     body: dict[str, Any] = {}
     headers = [("Content-Type", JSON), (ERROR_TYPE_HEADER, error_type)]
-    if "Type" in known:
+    says_null = model is not None and model.service in _SAYS_NULL
+    if says_null and "Type" in known:
         body["Type"] = "User" if status < 500 else "Service"
     body[wanted] = message
-    if model is not None and model.service in _SAYS_NULL and shape is not None:
+    if says_null and shape is not None:
         body.update({name: None for name in shape.by_wire_name if name not in body})
     for name, value in (members or {}).items():
         if name in known and known[name].location == HEADER:
