@@ -20,7 +20,8 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
-from .credentials import Credentials, Secret
+from .credentials import Credentials
+from .credentials import Secret as Secret
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 TERMINATOR = "aws4_request"
