@@ -2,6 +2,7 @@
 
 pytest_plugins = [
     "tests.support.agent",
+    "tests.support.authority",
     "tests.support.clock",
     "tests.support.cloud",
     "tests.support.peers",
