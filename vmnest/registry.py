@@ -42,6 +42,7 @@ _MEMBERS: dict[str, tuple[type, ...]] = {
     "created_at": (int, float),
     "agent_port": (int,),
     "labels": (dict,),
+    "launch": (dict,),
 }
 
 
@@ -70,6 +71,7 @@ class Record:
         created_at: Seconds since the epoch.
         agent_port: Port of the agent in the guest.
         labels: The user's own labels.
+        launch: The parameters of the RunMicrovm call, until its answer is recorded.
         unknown: Members that this version does not know.
     """
 
@@ -89,6 +91,7 @@ class Record:
         created_at: float | None = None,
         agent_port: int | None = None,
         labels: Mapping[str, str] | None = None,
+        launch: Mapping[str, object] | None = None,
         unknown: Mapping[str, object] | None = None,
     ) -> None:
         self.name = name
@@ -102,6 +105,7 @@ class Record:
         self.created_at = created_at
         self.agent_port = agent_port
         self.labels: dict[str, str] = dict(labels or {})
+        self.launch: dict[str, object] | None = None if launch is None else dict(launch)
         self.unknown: dict[str, object] = dict(unknown or {})
 
     def __eq__(self, other: object) -> bool:
@@ -147,7 +151,7 @@ class Record:
 def _checked(name: str, member: str, value: object) -> object:
     types = _MEMBERS[member]
     good = isinstance(value, types) and not isinstance(value, bool)
-    if good and isinstance(value, dict):
+    if member == "labels" and isinstance(value, dict):
         good = all(isinstance(text, str) for text in value.values())
     if not good:
         raise ValueError(f"the record of {name!r} has a wrong {member}")

@@ -74,6 +74,7 @@ def test_a_record_comes_back_as_it_was_put(registry: Registry) -> None:
         created_at=12.5,
         agent_port=8081,
         labels={"team": "a"},
+        launch={"image_arn": ARN, "idle_policy": {"auto_resume_enabled": True}, "egress_connectors": []},
         unknown={"later": [1, {"x": None}]},
     )
     registry.put(record)
