@@ -5,11 +5,10 @@ Only ``ready`` and ``validate`` may answer 503 ("not yet"); anything but 200 fro
 
 from __future__ import annotations
 
-import http.client
 import json
 import sys
 
-from . import answers, identity, journal, wire
+from . import answers, identity, journal, lean, wire
 from .errors import RequestError
 
 TYPE_CHECKING = False
@@ -65,7 +64,7 @@ class Hooks:
 
     def _validate(self, body: bytes) -> int:
         """Run a trivial command the way a client would: what is touched here is prefetched at every launch."""
-        connection = http.client.HTTPConnection(*self._agent_address, timeout=_VALIDATE_SECONDS)
+        connection = lean.client.HTTPConnection(*self._agent_address, timeout=_VALIDATE_SECONDS)
         command = {
             "command": sys.executable,
             "args": ["-I", "-S", "-c", "pass"],
@@ -76,7 +75,7 @@ class Hooks:
             connection.request("POST", wire.EXEC_PATH, json.dumps(command))
             response = connection.getresponse()
             result = json.loads(response.read(wire.MAX_HOOK_BODY_BYTES))
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, lean.client.HTTPException, ValueError) as error:
             journal.report(f"validate: {error}")
             return 503
         finally:

@@ -13,3 +13,10 @@ def report(message: str) -> None:
         sys.stderr.flush()
     except (AttributeError, OSError, ValueError):  # no standard error, a full disk, a closed stream
         return
+
+
+def report_exception(message: str) -> None:
+    """Write one line about the exception that is being handled, with its traceback."""
+    import traceback  # late: it loads the tokenizer
+
+    report(f"{message}: {traceback.format_exc()}")

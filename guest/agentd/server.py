@@ -1,21 +1,20 @@
 """HTTP/1.1 over ``http.server``: connections, limits, keep-alive. What is asked and answered stands elsewhere.
 
-One thread per connection. The standard handler brings the sockets and the form of an answer; requests are read here,
-because its own parser folds slashes, forgives malformed framing and has no bound on a head as a whole. No request can
-end a thread other than through the handler of its connection, and none can stop the listener.
+A connection has a thread while it is open; free threads are used again. The standard handler brings the sockets and
+the form of an answer; requests are read here, because its own parser folds slashes, forgives malformed framing and has
+no bound on a head as a whole. Whatever a client sends, its thread and the listener live on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import http.server
+import queue
 import socket
 import threading
 import time
-import traceback
 
-from . import __version__, answers, heads, journal, wire
+from . import __version__, answers, heads, journal, lean, wire
 from .bodies import Body
 from .errors import PeerGoneError, RequestError, is_exhaustion
 
@@ -30,6 +29,8 @@ _BACKLOG = 1024
 _BUFFER_BYTES = 65536
 _LINGER_SECONDS = 2.0
 _ACCEPT_PAUSE_SECONDS = 0.05
+_FREE_THREAD_SECONDS = 10.0
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _BLANK = (b"\r\n", b"\n")
 
 
@@ -44,27 +45,28 @@ class Request:
         self.connection = connection
 
 
-class Listener(http.server.ThreadingHTTPServer):
+class Listener(lean.server.HTTPServer):
     """Listens on one address and lets ``respond`` answer. ``server_port`` is the true port when 0 was asked for.
 
     Raises:
         OSError: the address cannot be bound.
     """
 
-    daemon_threads = True
-    block_on_close = False
     request_queue_size = _BACKLOG
 
     def __init__(self, address: tuple[str, int], respond: Callable[[Request], answers.Answer]) -> None:
         self.respond = respond
-        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._lock = threading.Lock()
+        self._open = 0  # connections; guarded by the lock, as is _free
+        self._free = 0  # threads that no connection is promised to
+        self._waiting: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, Connection)
 
     def server_bind(self) -> None:
         # Not HTTPServer's: it looks up the host's own name, which may wait for a resolver that is not there.
-        http.server.socketserver.TCPServer.server_bind(self)  # type: ignore[attr-defined]
+        lean.server.socketserver.TCPServer.server_bind(self)  # type: ignore[attr-defined]
         self.server_name = str(self.server_address[0])
         self.server_port = int(self.server_address[1])
 
@@ -78,29 +80,59 @@ class Listener(http.server.ThreadingHTTPServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._slots.acquire(blocking=False):
+        """Give a connection to a free thread, to a new one, or refuse it."""
+        with self._lock:
+            is_full = self._open >= MAX_CONNECTIONS
+            is_taken = not is_full and self._free > 0
+            self._open += not is_full
+            self._free -= is_taken
+        if is_taken:
+            self._waiting.put((request, client_address))
+        elif is_full:
             with contextlib.suppress(OSError):
                 request.settimeout(0)
-                request.sendall(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                request.sendall(_FULL)
             self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._slots.release()
-            raise
+        else:
+            self._start_thread(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def _start_thread(self, request: Any, client_address: Any) -> None:
         try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
+            threading.Thread(
+                target=self._work, args=(request, client_address), name="agentd-connection", daemon=True
+            ).start()
+        except RuntimeError as error:  # no more threads to be had
+            with self._lock:
+                self._open -= 1
+            self.shutdown_request(request)
+            journal.report(f"a connection was dropped: {error}")
+
+    def _work(self, request: Any, client_address: Any) -> None:
+        """The life of a thread: one connection after the other, until none comes for a while."""
+        while True:
+            try:
+                self.finish_request(request, client_address)
+            except Exception:  # the last line of a connection: the thread and the agent live on
+                self.handle_error(request, client_address)
+            self.shutdown_request(request)
+            with self._lock:
+                self._open -= 1
+                self._free += 1
+            try:
+                request, client_address = self._waiting.get(timeout=_FREE_THREAD_SECONDS)
+            except queue.Empty:
+                with self._lock:
+                    if self._free > 0:
+                        self._free -= 1
+                        return
+                # This thread is promised to a connection that is about to be put.
+                request, client_address = self._waiting.get()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        journal.report(f"a connection failed: {traceback.format_exc()}")
+        journal.report_exception("a connection failed")
 
 
-class Connection(http.server.BaseHTTPRequestHandler):
+class Connection(lean.server.BaseHTTPRequestHandler):
     """One client connection: requests one after the other until either side ends it."""
 
     server: Listener
@@ -154,7 +186,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
         except (RequestError, PeerGoneError, socket.timeout, ConnectionError):
             raise
         except Exception:  # the last line of the request: the connection and the agent live on
-            journal.report(f"{request.head.method} {request.head.path}: {traceback.format_exc()}")
+            journal.report_exception(f"{request.head.method} {request.head.path}")
             raise RequestError(500, wire.INTERNAL, "internal error; the agent's log has the reason") from None
 
     def _read_head(self) -> heads.Head | None:
