@@ -229,7 +229,7 @@ def read(path: str) -> Daemon | None:
 def write_daemon(path: str, daemon: Daemon) -> None:
     """Publish the daemon's address (0600)."""
     fields = {"url": daemon.url, "version": daemon.version, "pid": daemon.pid}
-    _write_file(os.path.join(path, DAEMON_FILE), json.dumps(fields).encode())
+    write_file(os.path.join(path, DAEMON_FILE), json.dumps(fields).encode())
 
 
 def remove_daemon(path: str) -> None:
@@ -246,7 +246,7 @@ def kept_port(path: str) -> int:
 
 def keep_port(path: str, port: int) -> None:
     """Remember the control port, so that what ``local env`` printed stays true."""
-    _write_file(os.path.join(path, PORT_FILE), f"{port}\n".encode())
+    write_file(os.path.join(path, PORT_FILE), f"{port}\n".encode())
 
 
 def keys(path: str) -> Keys:
@@ -260,7 +260,7 @@ def keys(path: str) -> Keys:
     if found is None:
         fields = {"access_key": "VMNEST" + _random_text(10).upper()[:14], "secret_key": _random_text(30)}
         # link() refuses to replace: of two that make keys at the same time, both use those of the first.
-        _write_file(target, json.dumps(fields).encode(), replace=False)
+        write_file(target, json.dumps(fields).encode(), replace=False)
         found = _load_keys(target)
     if found is None:
         raise errors.StateFileError(f"{target} vanished while it was read")
@@ -302,7 +302,7 @@ def _read_bytes(target: str) -> bytes:
         return b""
 
 
-def _write_file(target: str, data: bytes, *, replace: bool = True) -> None:
+def write_file(target: str, data: bytes, *, replace: bool = True) -> None:
     """Write a file (0600) that is either there in full or not at all."""
     temporary = f"{target}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     try:

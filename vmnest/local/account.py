@@ -1,0 +1,63 @@
+"""What the local account knows beside VMs and images: tags."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+
+from .. import rendezvous
+from . import faults
+
+TAGS_FILE = "tags.json"
+MAX_TAGS = 50
+
+
+class Tags:
+    """Tags of resources, by ARN, kept in the folder. Thread-safe."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, TAGS_FILE)
+        self._lock = threading.Lock()  # guards the tags and their file
+        self._tags = self._load()
+
+    def of(self, arn: str) -> dict[str, str]:
+        """The tags of a resource."""
+        with self._lock:
+            return dict(self._tags.get(arn, {}))
+
+    def add(self, arn: str, tags: Mapping[str, str]) -> None:
+        """Set tags; others stay.
+
+        Raises:
+            faults.Fault: the resource would have too many.
+        """
+        with self._lock:
+            merged = {**self._tags.get(arn, {}), **tags}
+            if len(merged) > MAX_TAGS:
+                raise faults.Fault(
+                    f"A resource can have at most {MAX_TAGS} tags.",
+                    error_type="InvalidParameterValueException",
+                    status=400,
+                )
+            self._tags[arn] = merged
+            self._save()
+
+    def remove(self, arn: str, keys: Sequence[str]) -> None:
+        """Remove tags; those that are not there are no error."""
+        with self._lock:
+            left = {key: value for key, value in self._tags.get(arn, {}).items() if key not in keys}
+            self._tags[arn] = left
+            self._save()
+
+    def _load(self) -> dict[str, dict[str, str]]:
+        try:
+            with open(self._path, "rb") as file:
+                fields = json.load(file)
+        except FileNotFoundError:
+            return {}
+        return {str(arn): {str(key): str(value) for key, value in tags.items()} for arn, tags in fields.items()}
+
+    def _save(self) -> None:
+        rendezvous.write_file(self._path, json.dumps(self._tags).encode())

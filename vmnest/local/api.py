@@ -1,0 +1,130 @@
+"""The control plane on the wire: who asks, for what, with which parameters; and the answer's form.
+
+The signature is verified over the raw request line, before anything else is looked at. Operations are found in
+botocore's models, for the three families of URIs on this one listener; what an operation does is in ``operations``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from email.utils import formatdate
+
+from .. import rendezvous
+from ..aws import shapes, signing
+from ..wire import http1, names
+from . import faults, operations
+from .httpd import Reply
+
+_LOG = logging.getLogger(__name__)
+
+SERVICE = "lambda"
+MODELS = ("lambda-microvms", "lambda-core")
+
+# What AWS's front answers to a signature that does not hold: kind of fault → error type. The status is always 403.
+SIGNATURE_ERRORS: Mapping[str, str] = {
+    "missing": "MissingAuthenticationTokenException",
+    "malformed": "IncompleteSignatureException",
+    "unknown_key": "UnrecognizedClientException",
+    "mismatch": "InvalidSignatureException",
+    "expired": "InvalidSignatureException",
+    "wrong_service": "InvalidSignatureException",
+}
+
+OwnRoute = Callable[[], Mapping[str, object]]
+
+
+class ControlPlane:
+    """Answers signed requests.
+
+    Args:
+        cloud: What operations work on.
+        keys: The one key pair that requests are signed with.
+        own_routes: (method, path) → what answers it, for the daemon's own calls beside AWS's.
+    """
+
+    def __init__(
+        self,
+        cloud: operations.Cloud,
+        *,
+        keys: rendezvous.Keys,
+        own_routes: Mapping[tuple[str, str], OwnRoute],
+    ) -> None:
+        self._cloud = cloud
+        self._secrets = {keys.access_key: signing.Secret(keys.secret_key)}
+        self._own_routes = own_routes
+        self._models = [shapes.load(name) for name in MODELS]
+
+    def answer(self, request: http1.Request, body: bytes) -> Reply:
+        """The reply to a request."""
+        try:
+            wire = self._answer(request, body)
+        except faults.Fault as fault:
+            wire = _error(fault, model=None)
+        except Exception:
+            _LOG.exception("%s %s failed", request.method, request.target)
+            wire = _error(faults.internal(), model=None)
+        head = [
+            ("Date", formatdate(self._cloud.clock.time(), usegmt=True)),
+            (names.REQUEST_ID_HEADER, str(uuid.uuid4())),
+        ]
+        return Reply(wire.status, [*head, *wire.headers], wire.body)
+
+    def _answer(self, request: http1.Request, body: bytes) -> shapes.WireAnswer:
+        verified = self._verify(request, body)
+        path, _, query = request.target.partition("?")
+        own = self._own_routes.get((request.method, path))
+        if own is not None:
+            return shapes.WireAnswer(200, [("Content-Type", "application/json")], json.dumps(own()).encode())
+        found = shapes.match(self._models, request.method, path)
+        if found is None:
+            raise faults.unknown_operation(f"{request.method} {path}")
+        model, operation, path_params = found
+        try:
+            params, violations = shapes.parse_request(
+                operation, path_params, raw_query=query, headers=request.fields, body=body
+            )
+            if violations:
+                raise faults.validation(shapes.violations_message(violations))
+            call = operations.Call(params, local_options=_local_options(request, verified))
+            return shapes.build_answer(operation, _operation(operation.name)(self._cloud, call))
+        except shapes.RequestMalformed as malformed:
+            return shapes.build_error(malformed.error_type, malformed.status, malformed.message)
+        except faults.Fault as fault:
+            return _error(fault, model=model)
+
+    def _verify(self, request: http1.Request, body: bytes) -> signing.Verified:
+        try:
+            return signing.verify(
+                method=request.method,
+                raw_target=request.target,
+                headers=request.fields,
+                body_sha256=hashlib.sha256(body).hexdigest(),
+                secret_for=self._secrets.get,
+                service=SERVICE,
+                now=datetime.fromtimestamp(self._cloud.clock.time(), timezone.utc),
+            )
+        except signing.SignatureError as error:
+            raise faults.Fault(error.message, error_type=SIGNATURE_ERRORS[error.kind], status=403) from error
+
+
+def _operation(name: str) -> operations.Operation:
+    operation = operations.OPERATIONS.get(name)
+    if operation is None:
+        raise faults.validation(f"The local cloud does not have {name}.")
+    return operation
+
+
+def _local_options(request: http1.Request, verified: signing.Verified) -> str | None:
+    text = http1.first(request.fields, names.LOCAL_OPTIONS_HEADER)
+    if text is not None and names.LOCAL_OPTIONS_HEADER not in verified.signed_headers:
+        raise faults.validation(f"{names.LOCAL_OPTIONS_HEADER} must be signed")
+    return text
+
+
+def _error(fault: faults.Fault, *, model: shapes.Model | None) -> shapes.WireAnswer:
+    return shapes.build_error(fault.error_type, fault.status, fault.message, members=fault.members, model=model)

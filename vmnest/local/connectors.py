@@ -1,0 +1,73 @@
+"""Network connectors: which ones RunMicrovm accepts, and what they allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..wire import names
+from . import faults
+
+HTTP_INGRESS = "HTTP_INGRESS"
+ALL_INGRESS = "ALL_INGRESS"
+SHELL_INGRESS = "SHELL_INGRESS"
+NO_INGRESS = "NO_INGRESS"
+INTERNET_EGRESS = "INTERNET_EGRESS"
+
+_INGRESS = frozenset({HTTP_INGRESS, ALL_INGRESS, SHELL_INGRESS, NO_INGRESS})
+_MANAGED = "aws-network-connector"
+
+
+def managed(name: str) -> str:
+    """The ARN of a connector that the service owns."""
+    return names.managed_connector_arn(region=names.LOCAL_REGION, name=name)
+
+
+def check_ingress(arns: Sequence[str]) -> tuple[str, ...]:
+    """The ingress connectors that hold for these.
+
+    Raises:
+        faults.Fault: one is unknown, or they do not go together.
+    """
+    kinds = [_managed_name(arn) for arn in arns]
+    for arn, kind in zip(arns, kinds, strict=True):
+        if kind not in _INGRESS:
+            raise faults.validation(f"Unrecognized managed network connector ARN: {arn}")
+    if ALL_INGRESS in kinds and len(kinds) > 1:
+        raise faults.validation(
+            "ALL_INGRESS cannot be combined with other ingress network connectors; "
+            "use HTTP_INGRESS and/or SHELL_INGRESS instead"
+        )
+    return tuple(arns) or (managed(HTTP_INGRESS),)
+
+
+def check_egress(arns: Sequence[str]) -> tuple[str, ...]:
+    """The egress connectors that are answered for these. What a VM here can really reach is in ``localDetails``.
+
+    Raises:
+        faults.Fault: there is more than one, or it is unknown.
+    """
+    if len(arns) > 1:
+        raise faults.validation("Only one egress network connector can be provided")
+    for arn in arns:
+        if _managed_name(arn) != INTERNET_EGRESS:
+            raise faults.validation(f"Unrecognized managed network connector ARN: {arn}")
+    return tuple(arns) or (managed(INTERNET_EGRESS),)
+
+
+def admits_http(ingress: Sequence[str]) -> bool:
+    """Whether requests through the endpoint reach the VM."""
+    return any(arn.endswith((f":{HTTP_INGRESS}", f":{ALL_INGRESS}")) for arn in ingress)
+
+
+def admits_shell(ingress: Sequence[str]) -> bool:
+    """Whether shell tokens can be made."""
+    return any(arn.endswith(f":{SHELL_INGRESS}") for arn in ingress)
+
+
+def _managed_name(arn: str) -> str:
+    parts = arn.split(":")
+    if len(parts) < 7 or parts[0] != "arn" or parts[5] != "network-connector":
+        raise faults.validation(f"Malformed network connector ARN: {arn}")
+    if parts[6] != _MANAGED:
+        raise faults.not_found(f"Network connector not found for: {arn}")
+    return parts[-1]

@@ -1,0 +1,258 @@
+"""The daemon: one per folder, from its lock to its end.
+
+Order of the start: lock, log, keys, driver (its probe may refuse), listeners, ``daemon.json``, ready line. Order of the
+end: nobody may be sent here any more (``daemon.json`` goes first, under ``start.lock`` where nobody asked for the
+end), then VMs, listeners, threads; the lock goes with the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import FrameType
+
+from .. import __version__, deadline, errors, rendezvous, settings
+from . import acceptor, account, api, httpd, images, operations, options, proxy, records, timers, tokens, vms
+from .drivers import interface
+
+_LOG = logging.getLogger(__name__)
+
+IDLE_SECONDS = 600.0
+_IDLE_CHECK_SECONDS = 15.0
+_LOCK_SECONDS = 5.0
+
+SelectDriver = Callable[..., interface.Driver]
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a daemon is started with."""
+
+    folder: str
+    environ: Mapping[str, str]
+    idle_seconds: float = IDLE_SECONDS
+
+
+class Daemon:
+    """All parts of a running daemon. ``open``, ``publish``, ``wait``, ``close``, in this order, in the main thread."""
+
+    def __init__(self, config: Config, *, select_driver: SelectDriver) -> None:
+        self._config = config
+        self._select_driver = select_driver
+        self._stop = threading.Event()
+        self._stop_reason = ""
+        self._resources = contextlib.ExitStack()
+        self._url = ""
+        self._vms: vms.VMs | None = None
+        self._timers = timers.Timers()
+        self._acceptor = acceptor.Acceptor()
+
+    # -- the start -----------------------------------------------------------------------------------------------------
+
+    def open(self) -> rendezvous.Daemon:
+        """Make everything ready to serve.
+
+        Raises:
+            errors.VmnestError: it cannot be; what was opened is closed.
+        """
+        try:
+            return self._open()
+        except BaseException:
+            self._resources.close()
+            raise
+
+    def _open(self) -> rendezvous.Daemon:
+        folder = self._config.folder
+        keys = rendezvous.keys(folder)
+        driver = self._select_driver(
+            folder=folder,
+            minimum=settings.text("local_isolation", environ=self._config.environ),
+            visible=self._visible(),
+            environ=self._config.environ,
+        )
+        self._resources.callback(driver.close)
+        _discard_leftovers(driver, os.path.join(folder, vms.FOLDER))
+        self._timers.start()
+        self._resources.callback(self._timers.close)
+        self._acceptor.start()
+        self._resources.callback(self._acceptor.close)
+        listener = _bind_control(folder)
+        self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        control = self._assemble(driver, keys)
+        self._acceptor.listen(listener, lambda sock: httpd.serve(sock, control.answer), name="control")
+        return rendezvous.Daemon(url=self._url, version=__version__, pid=os.getpid())
+
+    def _assemble(self, driver: interface.Driver, keys: rendezvous.Keys) -> api.ControlPlane:
+        folder = self._config.folder
+        seal = tokens.Seal(keys.secret_key)
+        data_plane = proxy.Proxy(seal)
+        disk = settings.number("local_disk", environ=self._config.environ)
+        self._vms = vms.VMs(
+            driver,
+            vms.Settings(folder=folder, disk_bytes=disk, visible=self._visible()),
+            timers=self._timers,
+            publish=lambda record: self._publish_endpoint(data_plane, record),
+            retire=self._acceptor.forget,
+        )
+        self._resources.callback(self._vms.close)
+        cloud = operations.Cloud(
+            vms=self._vms,
+            images=images.Images(created_at=_made_at(folder), memory_mib=options.DEFAULT_MEMORY_MIB),
+            tags=account.Tags(folder),
+            seal=seal,
+        )
+        return api.ControlPlane(
+            cloud,
+            keys=keys,
+            own_routes={
+                ("GET", rendezvous.STATUS_PATH): lambda: self._status(driver),
+                ("POST", rendezvous.SHUTDOWN_PATH): self._shut_down,
+            },
+        )
+
+    def _visible(self) -> tuple[str, ...]:
+        value = settings.resolve("local_visible", environ=self._config.environ).value
+        assert isinstance(value, tuple)
+        return value
+
+    def _publish_endpoint(self, data_plane: proxy.Proxy, record: records.Record) -> None:
+        self._acceptor.listen(
+            record.listener, lambda sock: data_plane.serve(record, sock), name=f"endpoint {record.microvm_id}"
+        )
+
+    # -- its own calls -------------------------------------------------------------------------------------------------
+
+    def _status(self, driver: interface.Driver) -> Mapping[str, object]:
+        found = self._vms.all() if self._vms is not None else []
+        counts: dict[str, int] = {}
+        for record in found:
+            counts[record.state] = counts.get(record.state, 0) + 1
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "url": self._url,
+            "folder": self._config.folder,
+            "driver": driver.name,
+            "isolation": driver.isolation,
+            "microvms": counts,
+            "idle_seconds": self._vms.idle_seconds() if self._vms is not None else 0.0,
+            "idle_exit_seconds": self._config.idle_seconds,
+        }
+
+    def _shut_down(self) -> Mapping[str, object]:
+        # Before the answer: who reads it finds no address of a daemon that is about to end.
+        rendezvous.remove_daemon(self._config.folder)
+        self.stop("asked to")
+        return {}
+
+    # -- running and the end -------------------------------------------------------------------------------------------
+
+    def stop(self, reason: str) -> None:
+        """Make ``wait`` return. Safe in a signal handler."""
+        self._stop_reason = self._stop_reason or reason
+        self._stop.set()
+
+    def wait(self) -> None:
+        """Serve until somebody asks for the end, or nothing has run for long enough."""
+        _LOG.info("serving %s", self._url)
+        while not self._stop.wait(min(_IDLE_CHECK_SECONDS, self._config.idle_seconds / 4)):
+            if self._is_idle() and self._leave():
+                break
+        _LOG.info("ending: %s", self._stop_reason)
+
+    def _is_idle(self) -> bool:
+        return self._vms is not None and self._vms.idle_seconds() >= self._config.idle_seconds
+
+    def _leave(self) -> bool:
+        """End for want of work, unless somebody is just coming."""
+        try:
+            # Whoever holds the lock is about to look for us: stay a while longer.
+            with rendezvous.start_lock(self._config.folder, deadline.Deadline(0)):
+                if not self._is_idle():
+                    return False
+                rendezvous.remove_daemon(self._config.folder)
+        except errors.WaitTimeoutError:
+            return False
+        self.stop("idle")
+        return True
+
+    def close(self) -> None:
+        """End everything, VMs first."""
+        with contextlib.suppress(OSError):
+            rendezvous.remove_daemon(self._config.folder)
+        self._resources.close()
+
+
+def run(config: Config, *, ready: Callable[[bytes], None], select_driver: SelectDriver) -> int:
+    """A daemon's whole life, in a process that is one already; its exit status.
+
+    Args:
+        config: What it is started with.
+        ready: Gets the ready line.
+        select_driver: As ``drivers.select``.
+    """
+    try:
+        lock = rendezvous.daemon_lock(config.folder, deadline.Deadline(_LOCK_SECONDS))
+        lock.take()
+        daemon = Daemon(config, select_driver=select_driver)
+        address = daemon.open()
+    except errors.VmnestError as error:
+        _LOG.error("cannot start: %s", error.message)
+        ready(rendezvous.build_not_ready(error))
+        return error.exit_status
+    except Exception as error:
+        _LOG.exception("cannot start")
+        ready(rendezvous.build_not_ready(errors.LocalDaemonError(f"the local daemon cannot start: {error}")))
+        return errors.EXIT_FAILED
+    try:
+        _handle_signals(daemon)
+        rendezvous.write_daemon(config.folder, address)
+        ready(rendezvous.build_ready(address))
+        daemon.wait()
+    finally:
+        daemon.close()
+        lock.release()
+    return 0
+
+
+def _handle_signals(daemon: Daemon) -> None:
+    def end(number: int, frame: FrameType | None) -> None:
+        daemon.stop(signal.Signals(number).name)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _bind_control(folder: str) -> socket.socket:
+    """The control port of the last time if it is free, so that what others noted stays true; else a new one."""
+    kept = rendezvous.kept_port(folder)
+    if kept:
+        try:
+            return acceptor.bind(kept)
+        except OSError as error:
+            _LOG.warning("the control port %d is taken, another one is used: %s", kept, error)
+    listener = acceptor.bind()
+    rendezvous.keep_port(folder, listener.getsockname()[1])
+    return listener
+
+
+def _discard_leftovers(driver: interface.Driver, folder: str) -> None:
+    """End and clean away the VMs of an earlier daemon."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    for name in os.listdir(folder):
+        try:
+            driver.discard(os.path.join(folder, name))
+        except (OSError, errors.LocalCloudError):
+            _LOG.exception("cannot clean away %s", name)
+
+
+def _made_at(folder: str) -> float:
+    """When this local cloud was made: when it got its keys."""
+    return os.stat(os.path.join(folder, rendezvous.KEYS_FILE)).st_mtime

@@ -1,0 +1,265 @@
+"""The operations of the local control plane: parameters in, result out. ``OPERATIONS`` is the list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .. import deadline
+from ..wire import names
+from . import account, connectors, faults, images, options, paging, records, tokens, vms
+
+Wire = Mapping[str, object]
+
+MAX_LIFETIME_SECONDS = 28800
+MAX_TOKEN_MINUTES = 60
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Everything that operations work on."""
+
+    vms: vms.VMs
+    images: images.Images
+    tags: account.Tags
+    seal: tokens.Seal
+    clock: deadline.Clock = deadline.SYSTEM_CLOCK
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: its parameters, checked by the model, and the text of the header ``vmnest-local-options``."""
+
+    params: Wire
+    local_options: str | None = None
+
+
+# -- MicroVMs ----------------------------------------------------------------------------------------------------------
+
+
+def run_microvm(cloud: Cloud, call: Call) -> Wire:
+    """RunMicrovm: answers PENDING; the endpoint is there already, and holds requests until the VM runs."""
+    params = call.params
+    image, version = cloud.images.to_run(str(params["imageIdentifier"]), _text(params, "imageVersion"))
+    spec = records.Spec(
+        image_arn=image.arn,
+        image_version=version,
+        execution_role_arn=_text(params, "executionRoleArn"),
+        idle_policy=_mapping(params, "idlePolicy"),
+        max_seconds=_number(params, "maximumDurationInSeconds", MAX_LIFETIME_SECONDS),
+        ingress=connectors.check_ingress(_texts(params, "ingressNetworkConnectors")),
+        egress=connectors.check_egress(_texts(params, "egressNetworkConnectors")),
+        kms_key=_text(params, "kmsKeyIdentifier"),
+        payload=_text(params, "runHookPayload"),
+        options=options.parse_options(call.local_options),
+    )
+    return _describe(cloud, cloud.vms.run(spec, client_token=_text(params, "clientToken")))
+
+
+def get_microvm(cloud: Cloud, call: Call) -> Wire:
+    """GetMicrovm."""
+    return _describe(cloud, _named(cloud, call))
+
+
+def list_microvms(cloud: Cloud, call: Call) -> Wire:
+    """ListMicrovms, ended ones included."""
+    image, version = call.params.get("imageIdentifier"), call.params.get("imageVersion")
+    found = [
+        record
+        for record in cloud.vms.all()
+        if image in {None, record.spec.image_arn} and version in {None, record.spec.image_version}
+    ]
+    chosen, token = paging.page(found, call.params, key=lambda record: record.number)
+    return {"items": [_summarize(record) for record in chosen], "nextToken": token}
+
+
+def suspend_microvm(cloud: Cloud, call: Call) -> Wire:
+    """SuspendMicrovm."""
+    record = _named(cloud, call)
+    _check_not_ended(record)
+    raise faults.validation(f"The local cloud cannot suspend MicroVMs: {record.microvm_id} keeps running.")
+
+
+def resume_microvm(cloud: Cloud, call: Call) -> Wire:
+    """ResumeMicrovm: fine for a VM that runs."""
+    _check_not_ended(_named(cloud, call))
+    return {}
+
+
+def terminate_microvm(cloud: Cloud, call: Call) -> Wire:
+    """TerminateMicrovm; fine for a VM that has ended."""
+    cloud.vms.terminate(_named(cloud, call))
+    return {}
+
+
+def create_auth_token(cloud: Cloud, call: Call) -> Wire:
+    """CreateMicrovmAuthToken."""
+    record = _named(cloud, call)
+    ports = [_port_range(item) for item in _items(call.params, "allowedPorts")]
+    return _mint(cloud, call, tokens.Grant(record.microvm_id, ports=ports, expires_at=0))
+
+
+def create_shell_token(cloud: Cloud, call: Call) -> Wire:
+    """CreateMicrovmShellAuthToken."""
+    record = _named(cloud, call)
+    if not connectors.admits_shell(record.spec.ingress):
+        raise faults.validation(
+            "Shell access requires SHELL_INGRESS network connector to be configured on the MicroVM."
+        )
+    return _mint(cloud, call, tokens.Grant(record.microvm_id, ports=(), expires_at=0, for_shell=True))
+
+
+def _named(cloud: Cloud, call: Call) -> records.Record:
+    return cloud.vms.get(str(call.params["microvmIdentifier"]))
+
+
+def _check_not_ended(record: records.Record) -> None:
+    if record.state in names.ENDED_STATES:
+        raise faults.validation(f"The MicroVM {record.microvm_id} has been terminated and its state cannot be changed.")
+
+
+def _summarize(record: records.Record) -> dict[str, object]:
+    return {
+        "microvmId": record.microvm_id,
+        "state": record.state,
+        "imageArn": record.spec.image_arn,
+        "imageVersion": record.spec.image_version,
+        "startedAt": record.started_at,
+    }
+
+
+def _describe(cloud: Cloud, record: records.Record) -> Wire:
+    spec = record.spec
+    with record.changed:
+        return {
+            **_summarize(record),
+            "endpoint": record.endpoint,
+            "executionRoleArn": spec.execution_role_arn,
+            "idlePolicy": spec.idle_policy,
+            "maximumDurationInSeconds": spec.max_seconds,
+            "terminatedAt": record.terminated_at,
+            "stateReason": record.state_reason if record.is_ended else None,
+            "terminationReasonCode": None,
+            "kmsKeyIdentifier": spec.kms_key,
+            "ingressNetworkConnectors": list(spec.ingress),
+            "egressNetworkConnectors": list(spec.egress),
+            names.LOCAL_DETAILS_MEMBER: {
+                **spec.options.to_wire(),
+                "isolation": cloud.vms.driver.isolation,
+                "driver": cloud.vms.driver.name,
+                "enforced": None,
+                **(record.machine.facts if record.machine is not None else {}),
+                "egress": "none",
+            },
+        }
+
+
+def _mint(cloud: Cloud, call: Call, grant: tokens.Grant) -> Wire:
+    minutes = _number(call.params, "expirationInMinutes", 0)
+    if minutes > MAX_TOKEN_MINUTES:
+        raise faults.validation(f"ExpirationMinutes {minutes} exceeded max allowed of {MAX_TOKEN_MINUTES}.")
+    _check_not_ended(cloud.vms.get(grant.microvm_id))
+    dated = tokens.Grant(
+        grant.microvm_id, ports=grant.ports, expires_at=cloud.clock.time() + 60 * minutes, for_shell=grant.for_shell
+    )
+    return {"authToken": {names.PROXY_AUTH_HEADER: cloud.seal.make(dated)}}
+
+
+def _port_range(item: Wire) -> tokens.PortRange:
+    if "allPorts" in item:
+        return tokens.ALL_PORTS
+    bounds = _mapping(item, "range")
+    if bounds is None:
+        port = _number(item, "port", 0)
+        return port, port
+    low, high = _number(bounds, "startPort", 0), _number(bounds, "endPort", 0)
+    if low > high:
+        raise faults.validation(f"startPort {low} must not be greater than endPort {high}.")
+    return low, high
+
+
+# -- images and tags ---------------------------------------------------------------------------------------------------
+
+
+def _tags_of_image(cloud: Cloud, call: Call) -> Wire:
+    return cloud.tags.of(str(call.params["imageIdentifier"]))
+
+
+def _tagged_image(cloud: Cloud, call: Call) -> str:
+    arn = str(call.params["Resource"])
+    if cloud.images.find(arn) is None:
+        raise faults.not_found(f"Resource not found: {arn}")
+    return arn
+
+
+def tag_resource(cloud: Cloud, call: Call) -> Wire:
+    """TagResource."""
+    tags = _mapping(call.params, "Tags") or {}
+    cloud.tags.add(_tagged_image(cloud, call), {key: str(value) for key, value in tags.items()})
+    return {}
+
+
+def untag_resource(cloud: Cloud, call: Call) -> Wire:
+    """UntagResource."""
+    cloud.tags.remove(_tagged_image(cloud, call), _texts(call.params, "TagKeys"))
+    return {}
+
+
+def list_tags(cloud: Cloud, call: Call) -> Wire:
+    """ListTags."""
+    return {"Tags": cloud.tags.of(_tagged_image(cloud, call))}
+
+
+Operation = Callable[[Cloud, Call], Wire]
+
+OPERATIONS: Mapping[str, Operation] = {
+    "RunMicrovm": run_microvm,
+    "GetMicrovm": get_microvm,
+    "ListMicrovms": list_microvms,
+    "SuspendMicrovm": suspend_microvm,
+    "ResumeMicrovm": resume_microvm,
+    "TerminateMicrovm": terminate_microvm,
+    "CreateMicrovmAuthToken": create_auth_token,
+    "CreateMicrovmShellAuthToken": create_shell_token,
+    "GetMicrovmImage": lambda cloud, call: cloud.images.get_image(call.params, tags=_tags_of_image(cloud, call)),
+    "ListMicrovmImages": lambda cloud, call: cloud.images.list_images(call.params),
+    "ListMicrovmImageVersions": lambda cloud, call: cloud.images.list_versions(
+        call.params, tags=_tags_of_image(cloud, call)
+    ),
+    "GetMicrovmImageVersion": lambda cloud, call: cloud.images.get_version(
+        call.params, tags=_tags_of_image(cloud, call)
+    ),
+    "ListManagedMicrovmImages": lambda cloud, call: cloud.images.list_managed(call.params),
+    "ListManagedMicrovmImageVersions": lambda cloud, call: cloud.images.list_managed_versions(call.params),
+    "TagResource": tag_resource,
+    "UntagResource": untag_resource,
+    "ListTags": list_tags,
+}
+
+
+# -- parameters: their types were checked against the model ------------------------------------------------------------
+
+
+def _text(params: Wire, name: str) -> str | None:
+    value = params.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _number(params: Wire, name: str, default: int) -> int:
+    value = params.get(name)
+    return value if isinstance(value, int) else default
+
+
+def _mapping(params: Wire, name: str) -> Wire | None:
+    value = params.get(name)
+    return value if isinstance(value, Mapping) else None
+
+
+def _items(params: Wire, name: str) -> list[Wire]:
+    value = params.get(name)
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, Sequence) else []
+
+
+def _texts(params: Wire, name: str) -> list[str]:
+    value = params.get(name)
+    return [str(item) for item in value] if isinstance(value, (list, tuple)) else []

@@ -1,0 +1,380 @@
+"""The data plane: requests to a VM's endpoint, checked, and carried to a port in the VM.
+
+Each client connection has a thread, and in turn at most one connection into the VM, which is used again for the next
+request if that comes soon. Bodies are carried as they come, in both directions at once; back-pressure is the sockets'
+own. From a ``101`` on, bytes are carried until either side ends (``relay``).
+
+What the proxy itself answers, and the order of its checks, is the recorded behaviour of the service's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import threading
+import time
+import uuid
+
+from .. import deadline, errors
+from ..wire import bodies, http1, names, relay, streams
+from . import admission, httpd, records, tokens
+
+_LOG = logging.getLogger(__name__)
+
+IDLE_SECONDS = 120.0  # between two requests of a client
+PENDING_SECONDS = 3.0  # how long a request waits for its VM to run
+DIAL_SECONDS = 10.0
+# A server that closes idle connections does so after 2 s or more: one that was used this lately will still be there.
+REUSE_SECONDS = 1.0
+_SMALL_BODY_BYTES = 65536
+
+_GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR
+
+# Fields about a connection, not about what travels through it (RFC 9110 section 7.6.1).
+_HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade", "expect"})
+
+
+class Unreachable(Exception):  # noqa: N818 - a way to answer, not a failure of ours
+    """The VM or the port does not answer: a 502 with this ``x-aws-proxy-error`` and no body."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+class ClientGoneError(Exception):
+    """The client has ended its connection: nobody waits for the answer."""
+
+
+class Proxy:
+    """Serves the endpoints of all VMs."""
+
+    def __init__(self, seal: tokens.Seal, *, clock: deadline.Clock = deadline.SYSTEM_CLOCK) -> None:
+        self._seal = seal
+        self._clock = clock
+
+    def serve(self, record: records.Record, sock: socket.socket) -> None:
+        """Serve one client connection of a VM's endpoint until it ends. The caller closes it."""
+        sock.settimeout(IDLE_SECONDS)
+        client = _Client(streams.Stream(sock), record)
+        try:
+            while self._serve_one(client):
+                pass
+        except http1.TruncatedError as error:
+            _LOG.debug("%s: a client's request was cut short: %s", record.microvm_id, error)
+        except http1.MessageError as error:
+            httpd.refuse(client.stream, error)
+        except (ClientGoneError, ConnectionError, TimeoutError) as error:
+            _LOG.debug("%s: a client's connection ended: %r", record.microvm_id, error)
+        finally:
+            client.close()
+
+    def _serve_one(self, client: _Client) -> bool:
+        client.stream.socket.settimeout(IDLE_SECONDS)
+        head = client.stream.read_head(skip_empty_lines=True)
+        if head is None:
+            return False
+        # From here on both sides may be silent as long as they like.
+        client.stream.socket.settimeout(None)
+        request = http1.parse_request(head)
+        exchange = _Exchange(client, request)
+        try:
+            admitted = admission.admit(request, client.record, seal=self._seal, now=self._clock.time())
+            return exchange.carry(admitted)
+        except admission.RefusedError as refusal:
+            return exchange.refuse(refusal.reply())
+        except Unreachable as failure:
+            return exchange.refuse(admission.unreachable(failure.kind))
+        finally:
+            exchange.end_upload()
+
+
+class _Client:
+    """A client's connection, and the connection into the VM that goes with it."""
+
+    def __init__(self, stream: streams.Stream, record: records.Record) -> None:
+        self.stream = stream
+        self.record = record
+        self._guest: streams.Stream | None = None
+        self._port = 0
+        self._used_at = 0.0
+
+    def open_guest(self, port: int) -> tuple[streams.Stream, bool]:
+        """A connection to that port in the VM, and whether it was used before.
+
+        Raises:
+            Unreachable: there is none to be had.
+        """
+        if self._guest is not None:
+            fresh = time.monotonic() - self._used_at < REUSE_SECONDS
+            if port == self._port and fresh and not self._guest.is_stale():
+                return self._guest, True
+            self.drop_guest()
+        self._guest = streams.Stream(self._dial(port))
+        self._port = port
+        return self._guest, False
+
+    def keep_guest(self) -> None:
+        """The connection into the VM may be used again."""
+        self._used_at = time.monotonic()
+
+    def drop_guest(self) -> None:
+        """The connection into the VM is of no use any more."""
+        guest, self._guest = self._guest, None
+        if guest is not None:
+            guest.close()
+
+    def close(self) -> None:
+        """The client's connection is over. It is closed by its owner."""
+        self.drop_guest()
+
+    def _dial(self, port: int) -> socket.socket:
+        state = self.record.wait_while_pending(PENDING_SECONDS)
+        machine = self.record.machine
+        if state == names.PENDING:
+            raise Unreachable(names.APP_CONNECT_FAILED)
+        if state != names.RUNNING or machine is None:
+            raise Unreachable(names.MICROVM_CONNECT_FAILED)
+        try:
+            sock = machine.dial(port, timeout=DIAL_SECONDS)
+        except errors.LocalCloudError as error:
+            raise Unreachable(names.MICROVM_CONNECT_FAILED) from error
+        except OSError as error:
+            raise Unreachable(names.APP_CONNECT_FAILED) from error
+        sock.settimeout(None)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+
+class _Exchange:
+    """One request and its response."""
+
+    def __init__(self, client: _Client, request: http1.Request) -> None:
+        self._client = client
+        self._stream = client.stream
+        self._request = request
+        self._request_id = str(uuid.uuid4())
+        self._framing = http1.request_framing(request)
+        self._body = bodies.BodyDecoder(self._framing)
+        self._upload: threading.Thread | None = None
+        self._guest: streams.Stream | None = None  # where the upload goes
+
+    # -- what the proxy answers itself ---------------------------------------------------------------------------------
+
+    def refuse(self, reply: httpd.Reply) -> bool:
+        """Answer in the VM's place; whether the connection can be used further."""
+        # An unread body is not worth reading: the client is told, and the connection ends.
+        keep = self._body.complete and http1.keeps_alive(self._request)
+        fields = [*reply.fields, (names.REQUEST_ID_HEADER, self._request_id)]
+        answer = httpd.Reply(reply.status, fields, reply.body)
+        self._stream.send(answer.serialize(close=not keep, without_body=self._request.method == "HEAD"))
+        if not keep:
+            httpd.linger(self._stream)
+        return keep
+
+    # -- what the VM answers -------------------------------------------------------------------------------------------
+
+    def carry(self, admitted: admission.Admitted) -> bool:
+        """Carry the request to the VM and its response back; whether the connection can be used further."""
+        if http1.expects_continue(self._request) and not self._body.complete and not self._stream.ahead:
+            self._stream.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        head = http1.serialize_request(self._to_guest(admitted))
+        if self._framing.kind == http1.LENGTH and self._framing.length <= _SMALL_BODY_BYTES:
+            # No thread for what is here in an instant, and no second packet.
+            head += b"".join(self._stream.body(self._body))
+        guest, was_used = self._client.open_guest(admitted.port)
+        try:
+            response = self._ask(guest, head)
+        except (ConnectionError, http1.MessageError) as error:
+            if not (was_used and self._is_repeatable()):
+                raise self._lost(error) from error
+            # The VM closed the connection just when it was used again.
+            self._client.drop_guest()
+            guest, _ = self._client.open_guest(admitted.port)
+            try:
+                response = self._ask(guest, head)
+            except (ConnectionError, http1.MessageError) as again:
+                raise self._lost(again) from again
+        if response.status == 101:
+            self._switch(guest, response, admitted)
+            return False
+        return self._answer(guest, response)
+
+    def _is_repeatable(self) -> bool:
+        return self._request.method in {"GET", "HEAD", "OPTIONS"} and self._framing.kind == http1.NONE
+
+    def _lost(self, error: Exception) -> Unreachable:
+        _LOG.debug("%s: no answer from the VM: %r", self._client.record.microvm_id, error)
+        self._client.drop_guest()
+        ended = self._client.record.state != names.RUNNING
+        return Unreachable(names.MICROVM_CONNECT_FAILED if ended else names.APP_CONNECT_FAILED)
+
+    def _ask(self, guest: streams.Stream, head: bytes) -> http1.Response:
+        guest.send(head)
+        if not self._body.complete:
+            self._start_upload(guest)
+        return self._read_response(guest)
+
+    def _to_guest(self, admitted: admission.Admitted) -> http1.Request:
+        dropped = set(_HOP_BY_HOP) | {option.lower() for option in http1.elements(self._request.fields, "connection")}
+        dropped.add(names.REQUEST_ID_HEADER)
+        kept = http1.without(admitted.fields, dropped)
+        if admitted.upgrades:
+            upgrade = http1.first(self._request.fields, "upgrade") or ""
+            kept += [("Connection", "Upgrade"), ("Upgrade", upgrade)]
+        if http1.first(kept, "host") is None:  # HTTP/1.0
+            kept.insert(0, ("Host", self._client.record.endpoint.rpartition("/")[2]))
+        kept.append((names.REQUEST_ID_HEADER, self._request_id))
+        return http1.Request(
+            self._request.method, self._request.target, http1.framed_fields(kept, self._framing), minor=1
+        )
+
+    def _start_upload(self, guest: streams.Stream) -> None:
+        """Carry the body in a thread: a VM may answer before it has read everything, and both ways must move."""
+        self._guest = guest
+        self._upload = threading.Thread(target=self._carry_body, name="upload", daemon=True)
+        self._upload.start()
+
+    def _carry_body(self) -> None:
+        chunked = self._framing.kind == http1.CHUNKED
+        guest = self._guest
+        assert guest is not None
+        try:
+            for payload in self._stream.body(self._body):
+                guest.send(bodies.encode_chunk(payload) if chunked else payload)
+            if chunked:
+                guest.send(bodies.encode_last_chunk(self._body.trailers))
+        except http1.MessageError as error:
+            _LOG.debug("%s: an upload broke off: %s", self._client.record.microvm_id, error)
+            guest.interrupt()  # what came is not a whole request
+        except OSError as error:
+            # The VM reads no further: its answer is on the way, or its end.
+            _LOG.debug("%s: an upload ended early: %s", self._client.record.microvm_id, error)
+
+    def end_upload(self) -> None:
+        """Wait for the upload's end; if nothing waits for it any more, end it."""
+        if self._upload is None:
+            return
+        if not self._body.complete:
+            self._stream.interrupt()
+            assert self._guest is not None
+            self._guest.interrupt()
+        self._upload.join()
+
+    def _read_response(self, guest: streams.Stream) -> http1.Response:
+        while True:
+            self._wait_for(guest)
+            head = guest.read_head()
+            if head is None:
+                raise http1.TruncatedError("the VM ended the connection without an answer")
+            response = http1.parse_response(head)
+            if response.status == 101 and not http1.asks_upgrade(self._request):
+                raise http1.MessageError("the VM changed the protocol unasked")
+            if response.status == 101 or response.status >= 200:
+                return response
+            # 100 was answered by us; other interim responses are the client's business, if it can take them.
+            if response.status != 100 and self._request.minor >= 1:
+                self._stream.send(http1.serialize_response(response))
+
+    def _wait_for(self, guest: streams.Stream) -> None:
+        """Wait until the VM has something to say.
+
+        Raises:
+            ClientGoneError: the client went first.
+        """
+        if guest.ahead:
+            return
+        poller = select.poll()
+        poller.register(guest.socket, select.POLLIN)
+        poller.register(self._stream.socket, _GONE)
+        ready = dict(poller.poll())
+        if guest.socket.fileno() not in ready:
+            self._client.drop_guest()
+            raise ClientGoneError("the client ended the connection before the answer")
+
+    def _answer(self, guest: streams.Stream, response: http1.Response) -> bool:
+        try:
+            framing = http1.response_framing(response, method=self._request.method)
+        except http1.MessageError as error:
+            raise self._lost(error) from error
+        out = self._framing_to_client(framing)
+        keep = http1.keeps_alive(self._request) and out.kind != http1.UNTIL_CLOSE and self._body.complete
+        self._stream.send(http1.serialize_response(self._to_client(response, framing, out, keep=keep)))
+        decoder = bodies.BodyDecoder(framing)
+        self._carry_answer(guest, decoder, out)
+        return self._settle(response, framing, keep=keep)
+
+    def _framing_to_client(self, framing: http1.Framing) -> http1.Framing:
+        if framing.kind == http1.UNTIL_CLOSE and self._request.minor >= 1:
+            return http1.Framing(http1.CHUNKED)
+        if framing.kind == http1.CHUNKED and self._request.minor < 1:
+            return http1.Framing(http1.UNTIL_CLOSE)
+        return framing
+
+    def _to_client(
+        self, response: http1.Response, framing: http1.Framing, out: http1.Framing, *, keep: bool
+    ) -> http1.Response:
+        dropped = set(_HOP_BY_HOP) | {option.lower() for option in http1.elements(response.fields, "connection")}
+        dropped.add(names.REQUEST_ID_HEADER)
+        # A guest that speaks in the proxy's name would make clients believe what is not so.
+        kept = [
+            field
+            for field in http1.without(response.fields, dropped)
+            if not field[0].lower().startswith(names.PROXY_HEADER_PREFIX)
+        ]
+        # A response without a body (HEAD, 304) tells the length of the one it stands for: that is left as it is.
+        fields = kept if framing.kind == http1.NONE else http1.framed_fields(kept, out)
+        fields.append((names.REQUEST_ID_HEADER, self._request_id))
+        if not keep:
+            fields.append(("Connection", "close"))
+        return http1.Response(response.status, response.reason, fields)
+
+    def _carry_answer(self, guest: streams.Stream, decoder: bodies.BodyDecoder, out: http1.Framing) -> None:
+        try:
+            while not decoder.complete:
+                self._wait_for(guest)
+                data = guest.receive()
+                if data:
+                    payload = decoder.feed(data)
+                else:
+                    decoder.finish()
+                    payload = b""
+                if payload:
+                    self._stream.send(bodies.encode_chunk(payload) if out.kind == http1.CHUNKED else payload)
+        except http1.MessageError as error:
+            # The head is out: an early end of the connection is all that can still tell that the body is not whole.
+            self._client.drop_guest()
+            raise ClientGoneError("the VM's answer broke off") from error
+        guest.ahead = decoder.rest
+        if out.kind == http1.CHUNKED:
+            self._stream.send(bodies.encode_last_chunk(decoder.trailers))
+
+    def _settle(self, response: http1.Response, framing: http1.Framing, *, keep: bool) -> bool:
+        """After the response: what can be used again."""
+        if not self._body.complete:
+            # The VM did not want the rest of the body. Let the client read the answer, and end.
+            self._client.drop_guest()
+            httpd.linger(self._stream)
+            return False
+        if framing.kind == http1.UNTIL_CLOSE or not http1.keeps_alive(response):
+            self._client.drop_guest()
+        else:
+            self._client.keep_guest()
+        return keep
+
+    # -- upgrades ------------------------------------------------------------------------------------------------------
+
+    def _switch(self, guest: streams.Stream, response: http1.Response, admitted: admission.Admitted) -> None:
+        """Pass the ``101`` on, and then bytes."""
+        fields = [
+            field
+            for field in http1.without(response.fields, [names.REQUEST_ID_HEADER])
+            if not field[0].lower().startswith(names.PROXY_HEADER_PREFIX)
+        ]
+        if admitted.marker_offered and http1.first(fields, admission.SUBPROTOCOL_FIELD) is None:
+            fields.append(("Sec-WebSocket-Protocol", names.SUBPROTOCOL_MARKER))
+        fields.append((names.REQUEST_ID_HEADER, self._request_id))
+        self._stream.send(http1.serialize_response(http1.Response(101, response.reason, fields)))
+        relay.pump(self._stream.socket, guest.socket, from_left=self._stream.ahead, from_right=guest.ahead)
+        self._client.drop_guest()
