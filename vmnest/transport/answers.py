@@ -8,6 +8,7 @@ starts anew with each byte). And interim answers (103 and its kind) are skipped,
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import io
 import re
@@ -56,14 +57,15 @@ class Headers:
 
 
 class Patience:
-    """How long the next wait of one exchange may be; remembers whether the peer has answered anything."""
+    """How long the next wait of one exchange may be; remembers whether the peer has answered anything, and hung up."""
 
-    __slots__ = ("answered", "deadline", "read_timeout")
+    __slots__ = ("answered", "deadline", "ended", "read_timeout")
 
     def __init__(self, deadline: Deadline, read_timeout: float | None) -> None:
         self.deadline = deadline
         self.read_timeout = read_timeout
         self.answered = False
+        self.ended = False
 
     def seconds(self) -> float | None:
         """The timeout of the next wait, None for no end; raises TimeoutError if nothing is left."""
@@ -87,6 +89,8 @@ class _PatientReader(io.RawIOBase):
         count: int | None = self._raw.readinto(buffer)
         if count:
             self._patience.answered = True
+        else:
+            self._patience.ended = True
         return count
 
     def close(self) -> None:
@@ -111,10 +115,14 @@ class WireAnswer(http.client.HTTPResponse):
 
     def __init__(self, sock: socket.socket, patience: Patience, method: str | None = None) -> None:
         super().__init__(_PatientSocket(sock, patience), method=method)  # type: ignore[arg-type]
+        self._patience = patience
 
     def begin(self) -> None:
         for _ in range(_MAX_INTERIM_ANSWERS):
             super().begin()
+            if self._patience.ended:
+                # http.client takes the end of the stream for the end of the head: a cut answer would be a whole one.
+                raise ConnectionResetError(errno.ECONNRESET, "cut in the head of the answer")
             if not 100 < self.status < 200 or self.status == http.client.SWITCHING_PROTOCOLS:
                 return
             self.headers = self.msg = None  # type: ignore[assignment]  # begin() does nothing while they are set

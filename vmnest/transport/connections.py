@@ -99,7 +99,7 @@ class Connection:
             errors.TransportError: no answer; the connection is closed then. ``patience.answered`` tells whether the
                 peer had begun one.
         """
-        patience.answered = False
+        patience.answered = patience.ended = False
         try:
             self._send(request, patience)
             answer = self._receive(patience)
