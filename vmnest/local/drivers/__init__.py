@@ -6,5 +6,6 @@ standard library and each other.
 """
 
 from .interface import Driver, Ended, Launch, Machine
+from .selection import select
 
-__all__ = ["Driver", "Ended", "Launch", "Machine"]
+__all__ = ["Driver", "Ended", "Launch", "Machine", "select"]

@@ -1,0 +1,252 @@
+"""A running VM of the namespace driver, as the daemon sees it: the other end of a supervisor's control socket."""
+
+from __future__ import annotations
+
+import _socket
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from ... import errors
+from . import channel, removal
+from .interface import EXITED, LIFETIME, LOST, MEMORY, STOPPED, Ended
+
+ENDED_NAME = "ended.json"
+CONSOLE_NAME = "console.log"
+SUPERVISOR_LOG_NAME = "supervisor.log"
+LAYER_NAME = "layer"
+STAGE_NAME = "stage"
+_REASONS = (EXITED, LIFETIME, MEMORY, STOPPED)
+_DIAL_SPARE_SECONDS = 5.0
+_STOP_SECONDS = 10.0
+_EXIT_SECONDS = 2.0
+_LAYER_SECONDS = 600.0  # a layer of millions of files takes that long to remove
+_CREDENTIALS = struct.Struct("3i")
+
+
+class NamespaceMachine:
+    """A VM and its supervisor. Thread-safe: every dial and every stop has a connection of its own."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        connection: _socket.socket,
+        process: subprocess.Popen[bytes] | None,
+        facts: Mapping[str, object],
+        on_end: Callable[[Ended], None],
+    ) -> None:
+        self.facts = facts
+        self.ended: Ended | None = None
+        self._folder = folder
+        self._connection = connection
+        self._process = process
+        self._on_end = on_end
+        self._told: Ended | None = None
+        self._pidfd: int | None = None
+        self._supervisor = _peer_pidfd(connection) if process is None else os.pidfd_open(process.pid)
+        self._gone = threading.Event()
+
+    @classmethod
+    def reconnect(
+        cls, folder: str, *, facts: Mapping[str, object], on_end: Callable[[Ended], None]
+    ) -> NamespaceMachine | None:
+        """The VM whose supervisor listens in ``folder``, or None if none does."""
+        try:
+            connection = channel.connect(folder)
+            channel.send(connection, "watch")
+        except OSError:
+            return None
+        return cls(folder, connection=connection, process=None, facts=facts, on_end=on_end)
+
+    @property
+    def descriptor(self) -> int:
+        """What the watcher polls."""
+        return self._connection.fileno()
+
+    # -- for the daemon ------------------------------------------------------------------------------------------------
+
+    def dial(self, port: int, *, timeout: float) -> socket.socket:
+        """See ``interface.Machine``."""
+        if self.ended is not None:
+            raise errors.LocalCloudError(f"The sandbox has ended ({self.ended.reason})")
+        try:
+            connection = channel.connect(self._folder)
+        except OSError as error:
+            raise errors.LocalCloudError(f"The supervisor of the sandbox does not answer: {error}") from error
+        try:
+            connection.settimeout(timeout + _DIAL_SPARE_SECONDS)
+            channel.send(connection, "dial", port, int(timeout * 1000))
+            words, descriptor = channel.receive(connection)
+        except (OSError, ValueError) as error:
+            raise errors.LocalCloudError(f"The supervisor of the sandbox does not answer: {error}") from error
+        finally:
+            connection.close()
+        return _check_call(words, descriptor, port=port)
+
+    def stop(self, *, grace: float = 0) -> None:
+        """See ``interface.Machine``."""
+        if self._gone.is_set():
+            return
+        try:
+            connection = channel.connect(self._folder)
+        except OSError:
+            connection = None  # it is about to end, or it is lost: the watcher sees which
+        try:
+            if connection is not None:
+                _request_stop(connection, grace)
+            if not self._wait_gone(grace + _STOP_SECONDS):
+                self.kill()
+                self._gone.wait()
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def kill(self) -> None:
+        """End the supervisor; the kernel ends the VM with it."""
+        signal.pidfd_send_signal(self._supervisor, signal.SIGKILL)
+
+    def _wait_gone(self, seconds: float) -> bool:
+        """Wait that long for the VM's processes to end, then as long as it takes to remove the layer."""
+        deadline = time.monotonic() + seconds
+        while not self._gone.wait(min(0.5, max(0.0, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline:
+                return self._has_no_process() and self._gone.wait(_LAYER_SECONDS)
+        return True
+
+    def _has_no_process(self) -> bool:
+        return self._pidfd is not None and _is_dead(self._pidfd, seconds=0)
+
+    # -- for the watcher -----------------------------------------------------------------------------------------------
+
+    def hear(self, *, timeout: float | None = None) -> list[str]:
+        """The supervisor's next words; none at its end or the timeout, after which only ``conclude`` may be called."""
+        try:
+            self._connection.settimeout(timeout)
+            words, descriptor = channel.receive(self._connection)
+        except (OSError, ValueError):
+            return []
+        if words[:1] == ["init"] and descriptor is not None and self._pidfd is None:
+            self._pidfd = descriptor
+        elif descriptor is not None:
+            os.close(descriptor)
+        if words[:1] == ["ended"]:
+            self._told = parse_ended(words)
+        return words
+
+    def attend(self) -> bool:
+        """Take one frame in the watcher's thread; False after the end."""
+        if self.hear():
+            return True
+        self.conclude()
+        self._on_end(self.ended or Ended(None, None, LOST))
+        return False
+
+    def conclude(self) -> None:
+        """After the supervisor's end: make sure that nothing is left, and tell all who wait."""
+        self._connection.close()
+        if not _is_dead(self._supervisor, seconds=_EXIT_SECONDS):
+            self.kill()
+        if self._process is not None:
+            self._process.wait()
+        os.close(self._supervisor)
+        if self._pidfd is not None:
+            # Normally it is dead: the supervisor waited for it, or took it along.
+            if not _is_dead(self._pidfd, seconds=_EXIT_SECONDS):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+                _is_dead(self._pidfd, seconds=_STOP_SECONDS)
+            os.close(self._pidfd)
+            self._pidfd = None
+        clean_folder(self._folder)
+        if self._told is None:
+            self._told = Ended(None, None, LOST)
+            record_ended(self._folder, self._told)
+        self.ended = self._told
+        self._gone.set()
+
+
+def _peer_pidfd(connection: _socket.socket) -> int:
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return os.pidfd_open(_CREDENTIALS.unpack(raw)[0])
+
+
+def _is_dead(pidfd: int, *, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def _request_stop(connection: _socket.socket, grace: float) -> None:
+    try:
+        channel.send(connection, "stop", int(grace * 1000))
+    except OSError:
+        return  # it has just ended
+
+
+def _check_call(words: list[str], descriptor: int | None, *, port: int) -> socket.socket:
+    """The connected socket of a dial's answer. What the supervisor hands over is not believed, but looked at."""
+    if words[:1] == ["ok"] and descriptor is not None:
+        call = socket.socket(fileno=descriptor)
+        if (call.family, call.type) == (socket.AF_INET, socket.SOCK_STREAM) and _is_connected(call, port):
+            call.setblocking(True)
+            call.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return call
+        call.close()
+    elif descriptor is not None:
+        os.close(descriptor)
+    if words == ["refused"]:
+        raise ConnectionRefusedError(f"nothing listens on port {port} in the sandbox")
+    if words == ["timeout"]:
+        raise TimeoutError(f"no connection to port {port} in the sandbox in time")
+    if not words:
+        raise errors.LocalCloudError("The sandbox has ended")
+    raise errors.LocalCloudError(f"No connection to port {port} in the sandbox: {' '.join(words)}")
+
+
+def _is_connected(call: socket.socket, port: int) -> bool:
+    try:
+        peer = call.getpeername()
+    except OSError:  # the peer has closed it already, or it never was connected
+        return False
+    return bool(peer == ("127.0.0.1", port))
+
+
+def parse_ended(words: list[str]) -> Ended | None:
+    """The end that a supervisor's ``ended KIND NUMBER REASON`` tells, or None if it is no such line."""
+    if len(words) != 4 or words[1] not in ("exit", "signal") or not words[2].isdigit() or words[3] not in _REASONS:
+        return None
+    number = int(words[2])
+    return Ended(number, None, words[3]) if words[1] == "exit" else Ended(None, number, words[3])
+
+
+def load_ended(folder: str) -> Ended | None:
+    """What the supervisor of a VM's folder recorded, or None if it did not live to do so."""
+    try:
+        with open(os.path.join(folder, ENDED_NAME), "rb") as reader:
+            record = json.loads(reader.read(4096))
+        return Ended(record["exit_code"], record["signal"], record["reason"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def record_ended(folder: str, ended: Ended) -> None:
+    """Write the record that the supervisor could not write."""
+    record = {"exit_code": ended.exit_code, "signal": ended.signal, "reason": ended.reason}
+    with open(os.path.join(folder, ENDED_NAME), "w", encoding="ascii") as writer:
+        writer.write(json.dumps(record) + "\n")
+
+
+def clean_folder(folder: str) -> None:
+    """Remove what the driver made in a VM's folder, but for its records: the console's output and the end."""
+    removal.remove_tree(os.path.join(folder, LAYER_NAME))
+    removal.remove_tree(os.path.join(folder, STAGE_NAME))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, channel.SOCKET_NAME))

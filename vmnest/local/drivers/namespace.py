@@ -1,0 +1,268 @@
+"""The namespace driver: a VM is a set of Linux namespaces with a supervisor of its own. Nothing to install.
+
+This is its host side: it lays out a VM's folder, spawns the supervisor and waits for the agent. What the VM is made of
+stands in ``supervisor``, ``init``, ``mounts`` and ``seccomp``.
+"""
+
+from __future__ import annotations
+
+import _socket
+import marshal
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ... import errors
+from ...deadline import Deadline
+from . import mounts
+from .init import HOME, READY_DESCRIPTOR
+from .interface import ISOLATION_NAMESPACE, Ended, Launch
+from .interpreter import Interpreter
+from .layers import Skeletons, View
+from .machine import CONSOLE_NAME, LAYER_NAME, STAGE_NAME, SUPERVISOR_LOG_NAME, NamespaceMachine, clean_folder
+from .runtime import Runtime
+from .skeleton import AGENT_FOLDER, PROGRAMS_FOLDER
+from .watching import Watcher
+
+START_SECONDS = 30.0
+PROCESSES = 4096
+_MIB = 2**20
+_CONSOLE_SHOWN_BYTES = 2000
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# CI systems end what a job left behind by these: a supervisor keeps them, as the daemon does.
+_TRACKING = ("RUNNER_TRACKING_ID", "BUILD_ID", "JENKINS_NODE_COOKIE")
+_AGENT_BOOT = (
+    f"import runpy, sys; sys.path.insert(0, {AGENT_FOLDER!r}); "
+    "runpy.run_module('agentd.serve', run_name='__main__', alter_sys=True)"
+)
+
+
+class StartFailedError(errors.LocalCloudError):
+    """A VM did not start. ``step`` names what failed, ``number`` is its errno (0: no system call failed)."""
+
+    def __init__(self, message: str, *, step: str, number: int = 0, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, details={"step": step, "errno": number})
+        self.step = step
+        self.number = number
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What all VMs of a driver have in common.
+
+    Attributes:
+        folder: The state folder.
+        runtime: The supervisor's and the agent's files.
+        uid: The uid that sandboxes run as, or None for our own.
+        view: What of the host they see.
+        writable: How their own writes are kept: one of mounts.DISK, MEMORY, BIND.
+        interpreter: The Python inside.
+        environ: The daemon's environment; only the variables of CI systems are passed to supervisors.
+    """
+
+    folder: str
+    runtime: Runtime
+    uid: int | None
+    view: View
+    writable: str
+    interpreter: Interpreter
+    environ: Mapping[str, str]
+
+
+class NamespaceDriver:
+    """See ``interface.Driver``. Made by ``selection.select``, which probed that it works."""
+
+    name = "namespace"
+    isolation = ISOLATION_NAMESPACE
+    memory_snapshot = False
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._skeletons = Skeletons(
+            cell.folder, runtime=cell.runtime, view=cell.view, uid=cell.uid, interpreter=cell.interpreter
+        )
+        self._watcher = Watcher("vmnest-machines")
+        self._skeletons.begin()
+
+    def start(self, launch: Launch, *, on_end: Callable[[Ended], None]) -> NamespaceMachine:
+        """See ``interface.Driver``."""
+        skeleton = self._skeletons.ensure()
+        machine = spawn(self._cell, launch, skeleton=skeleton, on_end=on_end)
+        await_words(machine, "ready" if launch.command is None else "started", folder=launch.folder)
+        self._watcher.add(machine.descriptor, machine.attend)
+        return machine
+
+    def adopt(self, folder: str, *, on_end: Callable[[Ended], None]) -> NamespaceMachine | None:
+        """The VM of a folder whose supervisor an earlier daemon spawned, or None if none answers there."""
+        machine = NamespaceMachine.reconnect(folder, facts=describe(self._cell), on_end=on_end)
+        if machine is not None:
+            self._watcher.add(machine.descriptor, machine.attend)
+        return machine
+
+    def discard(self, folder: str) -> None:
+        """See ``interface.Driver``."""
+        machine = self.adopt(folder, on_end=lambda _ended: None)
+        if machine is not None:
+            machine.stop()
+        clean_folder(folder)
+
+    def close(self) -> None:
+        """See ``interface.Driver``."""
+        self._watcher.close()
+        self._skeletons.close()
+
+
+def describe(cell: Cell) -> dict[str, object]:
+    """The facts of a machine."""
+    return {"isolation": ISOLATION_NAMESPACE, "enforced": "none", "writable": cell.writable}
+
+
+def spawn(
+    cell: Cell, launch: Launch, *, skeleton: str, on_end: Callable[[Ended], None], ready: bool | None = None
+) -> NamespaceMachine:
+    """Lay out the VM's folder and start its supervisor; what comes of it is told on the machine's connection."""
+    _lay_out(launch.folder, cell.uid)
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+    try:
+        want_ready = launch.command is None if ready is None else ready
+        config = _configure(cell, launch, skeleton=skeleton, events=theirs.fileno(), ready=want_ready)
+        process = _spawn_supervisor(cell, launch.folder, events=theirs.fileno(), config=config)
+    except BaseException:
+        ours.close()
+        clean_folder(launch.folder)
+        raise
+    finally:
+        theirs.close()
+    return NamespaceMachine(launch.folder, connection=ours, process=process, facts=describe(cell), on_end=on_end)
+
+
+def _lay_out(folder: str, uid: int | None) -> None:
+    for name in (LAYER_NAME, STAGE_NAME):
+        path = os.path.join(folder, name)
+        os.mkdir(path, 0o700)
+        if uid is not None:
+            os.chown(path, uid, uid)
+
+
+def _configure(cell: Cell, launch: Launch, *, skeleton: str, events: int, ready: bool) -> dict[str, object]:
+    plan = mounts.Plan(
+        folder=launch.folder,
+        skeleton=skeleton,
+        writable=cell.writable,
+        visible=cell.view.visible,
+        staged=cell.view.staged,
+        plain=cell.view.plain,
+        prefix=cell.interpreter.prefix,
+        masked=cell.interpreter.masked,
+        layers=launch.image_layers,
+        disk_bytes=launch.disk_bytes,
+        shared_memory_bytes=launch.memory_mib * _MIB // 2,
+    )
+    return {
+        "plan": plan.to_wire(),
+        "uid": cell.uid,
+        "events": events,
+        "argv": list(launch.command or [cell.interpreter.path, "-I", "-S", "-c", _AGENT_BOOT]),
+        "environment": build_environment(launch.environment, interpreter=cell.interpreter, ready=ready),
+        "ready": ready,
+        "processes": PROCESSES,
+        "max_seconds": float(launch.max_seconds),
+    }
+
+
+def build_environment(more: Mapping[str, str], *, interpreter: Interpreter, ready: bool) -> dict[str, str]:
+    """The main process's environment: nothing of ours, what every program expects, and what the caller adds."""
+    programs = [PROGRAMS_FOLDER]
+    if interpreter.prefix is not None:
+        programs.append(f"{interpreter.prefix}/bin")
+    environment = {
+        "PATH": ":".join([_PATH, *programs]),
+        "HOME": HOME,
+        "USER": "sandbox",
+        "LOGNAME": "sandbox",
+        "SHELL": "/bin/bash" if os.path.exists("/bin/bash") else "/bin/sh",
+        "LANG": "C.UTF-8",
+        **more,
+        "AGENTD_BIND": "127.0.0.1",
+    }
+    if ready:
+        environment["AGENTD_READY_FD"] = str(READY_DESCRIPTOR)
+    return environment
+
+
+def _spawn_supervisor(cell: Cell, folder: str, *, events: int, config: Mapping[str, object]) -> subprocess.Popen[bytes]:
+    log = os.open(
+        os.path.join(folder, SUPERVISOR_LOG_NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+    )
+    try:
+        process = subprocess.Popen(
+            cell.runtime.command("supervisor"),
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            pass_fds=[events],
+            cwd="/",
+            env={name: cell.environ[name] for name in _TRACKING if name in cell.environ},
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+    assert process.stdin is not None
+    try:
+        with process.stdin:
+            process.stdin.write(marshal.dumps(config))
+    except BrokenPipeError:
+        pass  # it died at once: its connection ends, and its log says why
+    return process
+
+
+def await_words(machine: NamespaceMachine, wanted: str, *, folder: str, seconds: float = START_SECONDS) -> None:
+    """Read the machine's frames until one starts with ``wanted``.
+
+    Raises:
+        StartFailedError: the start failed, or took too long; the VM is gone then, and cleaned away.
+    """
+    deadline = Deadline(seconds)
+    step = "supervisor"
+    while True:
+        words = machine.hear(timeout=deadline.remaining())
+        if words[:1] == [wanted]:
+            return
+        if words[:1] == ["failed"]:
+            failure = _failure(folder, step=words[1], number=int(words[2]), subject=words[3])
+        elif words[:1] == ["ended"] or not words:
+            failure = _failure(folder, step=step, seconds=seconds if deadline.expired else None)
+        else:
+            step = "agent" if words[:1] == ["started"] else step
+            continue
+        if deadline.expired:
+            machine.kill()
+        machine.conclude()
+        raise failure
+
+
+def _failure(
+    folder: str, *, step: str, number: int = 0, subject: str = "-", seconds: float | None = None
+) -> StartFailedError:
+    what = f": {os.strerror(number)}" if number else ""
+    where = f" ({subject})" if subject != "-" else ""
+    when = f" within {seconds:g} s" if seconds is not None else ""
+    shown = read_tail(folder)
+    message = f"The sandbox did not start{when}; what failed is the step {step}{where}{what}"
+    return StartFailedError(message, step=step, number=number, hint=f"The last output was:\n{shown}" if shown else None)
+
+
+def read_tail(folder: str, *, names: Sequence[str] = (CONSOLE_NAME, SUPERVISOR_LOG_NAME)) -> str:
+    """The end of what the main process, or else the supervisor, printed."""
+    for name in names:
+        try:
+            with open(os.path.join(folder, name), "rb") as reader:
+                reader.seek(0, os.SEEK_END)
+                reader.seek(max(0, reader.tell() - _CONSOLE_SHOWN_BYTES))
+                text = reader.read().decode("utf-8", "replace").strip()
+        except FileNotFoundError:
+            continue
+        if text:
+            return text
+    return ""

@@ -1,0 +1,69 @@
+"""Which driver isolates sandboxes here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from ... import errors
+from . import identity, interpreter, layers, mounts, probe, removal, runtime
+from .interface import ISOLATIONS
+from .kernel import MACHINES
+from .namespace import Cell, NamespaceDriver
+
+
+def select(*, folder: str, minimum: str, visible: Sequence[str], environ: Mapping[str, str]) -> NamespaceDriver:
+    """Probe this machine and return a driver for it.
+
+    Args:
+        folder: The state folder (0700, ours).
+        minimum: The weakest isolation that will do: one of interface.ISOLATIONS.
+        visible: Further host directories that sandboxes can read.
+        environ: The daemon's environment.
+
+    Raises:
+        errors.IsolationUnavailableError: no driver works here, or none is strong enough.
+    """
+    if ISOLATIONS.index(minimum) > ISOLATIONS.index(NamespaceDriver.isolation):
+        raise errors.IsolationUnavailableError(
+            f"No driver on this machine isolates by {minimum}; the strongest is {NamespaceDriver.isolation}",
+            hint="Set AGENT_SANDBOX_LOCAL_ISOLATION to namespace, or unset it, if that is enough.",
+        )
+    return NamespaceDriver(prepare(folder=folder, visible=visible, environ=environ))
+
+
+def prepare(
+    *,
+    folder: str,
+    visible: Sequence[str],
+    environ: Mapping[str, str],
+    system_interpreters: Sequence[str] = interpreter.SYSTEM_CANDIDATES,
+    writables: Sequence[str] = (),
+) -> Cell:
+    """Probe the namespace driver; what it found to work. The last two arguments narrow what is tried."""
+    machine = os.uname().machine
+    if machine not in MACHINES:
+        raise errors.IsolationUnavailableError(
+            f"Programs cannot be isolated on this machine: vmnest knows no {machine}",
+            hint="The namespace driver runs on x86_64 and aarch64.",
+        )
+    _sweep(folder)
+    view = layers.view_host(visible, folder=folder)
+    candidates = list(interpreter.list_candidates(visible=view.visible, system=system_interpreters))
+    cell = Cell(
+        folder=folder,
+        runtime=runtime.install(folder),
+        uid=identity.choose(folder),
+        view=view,
+        writable=mounts.DISK,
+        interpreter=candidates[0],
+        environ=environ,
+    )
+    return probe.run(cell, candidates=candidates, writables=writables)
+
+
+def _sweep(folder: str) -> None:
+    """What a probe left whose daemon was killed."""
+    for name in os.listdir(folder):
+        if name.startswith("probe-"):
+            removal.remove_tree(os.path.join(folder, name))
