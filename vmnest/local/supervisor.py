@@ -27,7 +27,7 @@ import struct
 import sys
 import time
 
-from .drivers import channel, init, kernel, mounts, removal
+from .drivers import channel, console, init, kernel, mounts, removal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 
 CONSOLE_NAME = "console.log"
 ENDED_NAME = "ended.json"
-CONSOLE_BYTES = 1024 * 1024
-_CONSOLE_KEPT_BYTES = 256 * 1024
-_CONSOLE_BYTES_PER_SECOND = 8 * 1024 * 1024
-_CHUNK_BYTES = 65536
 _INSIDE_ID = 1000
 _HOSTNAME = "sandbox"
 _MAX_CONNECTIONS = 512
@@ -75,22 +71,22 @@ def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
     else:
         os.chdir("/")
     _enter_namespaces()
-    console, console_end = os.pipe()
+    output, output_end = os.pipe()
     report, report_end = os.pipe()
     ready, ready_end = os.pipe() if config["ready"] else (-1, -1)
     child = os.fork()
     if child == 0:
-        for descriptor in (console, report, events.fileno(), *files.descriptors()):
+        for descriptor in (output, report, events.fileno(), *files.descriptors()):
             os.close(descriptor)
         start = init.Main(
-            config["argv"], config["environment"], console=console_end, ready=ready_end, processes=config["processes"]
+            config["argv"], config["environment"], console=output_end, ready=ready_end, processes=config["processes"]
         )
         init.run(plan, start, report=report_end, stage=uid is None)
-    for descriptor in (console_end, report_end):
+    for descriptor in (output_end, report_end):
         os.close(descriptor)
     if ready >= 0:
         os.close(ready_end)
-    pipes = {"console": console, "report": report, "ready": ready}
+    pipes = {"console": output, "report": report, "ready": ready}
     return Supervisor(child, files, pipes=pipes, seconds=config["max_seconds"], first=events)
 
 
@@ -151,40 +147,6 @@ class Files:
         return (self.console, self.ended, self.layer, self.listener.fileno())
 
 
-class Console:
-    """The main process's output: read at a bounded rate, the last part of it kept in a bounded file."""
-
-    __slots__ = ("_file", "_size", "_window_bytes", "_window_start", "source")
-
-    def __init__(self, source: int, file: int) -> None:
-        self.source = source
-        self._file = file
-        self._size = 0
-        self._window_start = 0.0
-        self._window_bytes = 0
-
-    def wants_more(self, now: float) -> bool:
-        """Whether this second's share is not used up."""
-        if now - self._window_start >= 1:
-            self._window_start = now
-            self._window_bytes = 0
-        return self._window_bytes < _CONSOLE_BYTES_PER_SECOND
-
-    def take(self) -> bool:
-        """Move what is there to the file; False at the end of the output."""
-        data = os.read(self.source, _CHUNK_BYTES)
-        self._window_bytes += len(data)
-        if self._size + len(data) > CONSOLE_BYTES:
-            self._drop_head()
-        self._size += os.pwrite(self._file, data, self._size)
-        return bool(data)
-
-    def _drop_head(self) -> None:
-        kept = os.pread(self._file, _CONSOLE_KEPT_BYTES, max(0, self._size - _CONSOLE_KEPT_BYTES))
-        os.ftruncate(self._file, 0)
-        self._size = os.pwrite(self._file, b"[vmnest: earlier output dropped]\n" + kept, 0)
-
-
 class Supervisor:
     """The poll loop and its state."""
 
@@ -196,7 +158,7 @@ class Supervisor:
         self._files = files
         self._report = pipes["report"]
         self._ready = pipes["ready"]
-        self._console = Console(pipes["console"], files.console)
+        self._console = console.Console(pipes["console"], files.console)
         self._ends_at = _boot_seconds() + seconds
         self._grace_ends_at: float | None = None
         self._reason = "exited"

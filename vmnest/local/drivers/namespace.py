@@ -12,6 +12,7 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ... import errors
 from ...deadline import Deadline
@@ -145,7 +146,7 @@ def _lay_out(folder: str, uid: int | None) -> None:
             os.chown(path, uid, uid)
 
 
-def _configure(cell: Cell, launch: Launch, *, skeleton: str, events: int, ready: bool) -> dict[str, object]:
+def _configure(cell: Cell, launch: Launch, *, skeleton: str, events: int, ready: bool) -> dict[str, Any]:
     plan = mounts.Plan(
         folder=launch.folder,
         skeleton=skeleton,
@@ -191,7 +192,7 @@ def build_environment(more: Mapping[str, str], *, interpreter: Interpreter, read
     return environment
 
 
-def _spawn_supervisor(cell: Cell, folder: str, *, events: int, config: Mapping[str, object]) -> subprocess.Popen[bytes]:
+def _spawn_supervisor(cell: Cell, folder: str, *, events: int, config: dict[str, Any]) -> subprocess.Popen[bytes]:
     log = os.open(
         os.path.join(folder, SUPERVISOR_LOG_NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
     )

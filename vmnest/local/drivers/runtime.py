@@ -24,6 +24,7 @@ from . import removal
 STANDALONE = (
     "supervisor.py",
     "drivers/channel.py",
+    "drivers/console.py",
     "drivers/init.py",
     "drivers/kernel.py",
     "drivers/mounts.py",
