@@ -386,7 +386,7 @@ def _to_result(
         stderr=stderr.value(),
         signal=signal_name,
         timed_out=timed_out,
-        truncated=stdout.truncated or stderr.truncated,
+        truncated=stdout.truncated or stderr.truncated or members.get("truncated") is True,
     )
     if timed_out:
         within = "its timeout" if timeout is None else f"{timeout:g} s"

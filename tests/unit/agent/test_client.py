@@ -127,6 +127,11 @@ def test_output_beyond_the_limit_is_dropped_and_noted(connect: Any) -> None:
     assert result == ExecResult(exit_code=0, stdout=b"a" * 10, stderr=b"b" * 10, truncated=True)
 
 
+def test_output_that_the_agent_itself_dropped_is_noted(connect: Any) -> None:
+    with ScriptedServer(done(0, b"a", truncated=True)) as server:
+        assert connect(server).exec("x").truncated
+
+
 @pytest.mark.parametrize(
     ("status", "code", "expected"),
     [

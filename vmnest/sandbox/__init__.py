@@ -1,0 +1,13 @@
+"""What a Python user touches: ``Sandbox``. Imports everything below; the verbs in ``ops`` are built on it.
+
+Roads 1 and 2 begin here: ``launch`` starts a MicroVM (and leaves nothing when it fails), ``handle`` is the Sandbox,
+``files`` its files, ``link`` how it reaches both planes. Nothing connects to anything before it is needed.
+"""
+
+from __future__ import annotations
+
+from ..control.microvms import IdlePolicy
+from .files import Files
+from .handle import Sandbox
+
+__all__ = ["Files", "IdlePolicy", "Sandbox"]

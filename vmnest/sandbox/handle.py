@@ -1,0 +1,416 @@
+"""``Sandbox``: one MicroVM with a name, and what can be done with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+
+from .. import errors, registry, settings
+from .. import target as targets
+from ..agent import arguments
+from ..agent.client import OUTPUT_LIMIT_BYTES, AgentClient
+from ..agent.results import ExecResult
+from ..control import waiting
+from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy
+from ..deadline import NEVER, Deadline
+from ..wire import names
+from . import launch
+from .files import Files
+from .link import CALL_SECONDS, Link
+
+__all__ = ["Sandbox"]
+
+CREATE_SECONDS = 120.0
+STATE_SECONDS = 120.0  # to suspend, to resume
+
+# A shell line is run by bash, or by sh where there is none; the choice is made by the process that becomes the shell.
+SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash -lc "$1"; else exec sh -lc "$1"; fi'
+
+
+class Sandbox:
+    """A MicroVM of its own for code that nobody has vetted.
+
+    Made by ``create``; found again by ``attach``, from this or any other process. Leaving a ``with`` block ends the
+    MicroVM. Safe for threads, and after ``fork``. Nothing connects before it is needed.
+
+    Attributes:
+        name: The sandbox's name.
+        files: Its files.
+    """
+
+    def __init__(
+        self,
+        record: registry.Record,
+        *,
+        place: targets.Target,
+        records: registry.Registry,
+        verify_tls: bool | None = None,
+    ) -> None:
+        """Not for users: see ``create`` and ``attach``."""
+        self.name = record.name
+        self._link = Link(record, place=place, records=records, verify_tls=verify_tls)
+        self.files = Files(self._awake_agent)
+
+    # -- making and finding --------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        name: str | None = None,
+        *,
+        image_arn: str | None = None,
+        image_version: str | None = None,
+        cpus: float | None = None,
+        memory: int | None = None,
+        execution_role_arn: str | None = None,
+        region: str | None = None,
+        idle_policy: IdlePolicy | None = None,
+        maximum_duration: int = LONGEST_LIFE_SECONDS,
+        ingress_network_connectors: Sequence[str] = (),
+        egress_network_connectors: Sequence[str] = (),
+        run_payload: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        agent_port: int | None = None,
+        wait_timeout: float | None = None,
+        verify_tls: bool | None = None,
+        local: bool | None = None,
+    ) -> Sandbox:
+        """Start a MicroVM and wait until its agent answers. If that fails, nothing is left behind.
+
+        Args:
+            name: A name that is not in use; made up if None.
+            image_arn: ARN or name of the image; else ``AGENT_SANDBOX_IMAGE_ARN``, and locally the built-in image.
+            image_version: A version of it; the newest active one if None.
+            cpus: CPUs. On AWS a size of the image, which is compared with it; locally enforced, all of them if None.
+            memory: MiB. The same; locally 2048 if None.
+            execution_role_arn: The role that code inside gets; else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``.
+            region: AWS region; else that of the image's ARN, else AWS's own settings.
+            idle_policy: When it is suspended and for how long; after 15 minutes, for the rest of its life, if None.
+            maximum_duration: Seconds after which it ends in any case.
+            ingress_network_connectors: ARNs of the connectors for traffic to it; the service's default if empty.
+            egress_network_connectors: ARNs of the connectors for traffic from it; the image's default if empty.
+            run_payload: Text that the image's run hook gets.
+            labels: Your own labels for it, kept in the local record.
+            agent_port: The agent's port in the image; else ``AGENT_SANDBOX_AGENT_PORT``, else 8080.
+            wait_timeout: Seconds that all of this may take; 120 if None.
+            verify_tls: False: do not verify the endpoint's certificate (debugging only).
+            local: True: on this machine. False: on AWS. None: what ``AGENT_SANDBOX_TARGET`` says, else AWS.
+
+        Raises:
+            errors.UsageError: a name or size that cannot be had, or no image is known.
+            errors.NameInUseError: a sandbox of that name is recorded.
+            errors.ServiceError: the service refused (see its subclasses).
+            errors.MicroVMEndedError: it ended while it was waited for; with the service's reason.
+            errors.WaitTimeoutError: its agent did not answer in time.
+        """
+        environ = settings.environment()
+        place = targets.resolve(local=local, region=region, arn=image_arn, environ=environ)
+        wish = launch.Wish(
+            name=f"sandbox-{os.urandom(4).hex()}" if name is None else registry.check_name(name),
+            image=place.image(image_arn),
+            image_version=image_version,
+            execution_role_arn=place.role(execution_role_arn),
+            idle_policy=idle_policy,
+            maximum_duration_seconds=maximum_duration,
+            ingress=ingress_network_connectors,
+            egress=egress_network_connectors,
+            run_payload=run_payload,
+            cpus=cpus,
+            memory_mib=memory,
+            agent_port=settings.number("agent_port", flag=agent_port, environ=environ),
+            labels=labels or {},
+        )
+        return cls._launch(
+            wish,
+            place=place,
+            records=registry.open_default(environ),
+            deadline=Deadline(CREATE_SECONDS if wait_timeout is None else wait_timeout),
+            verify_tls=verify_tls,
+        )
+
+    @classmethod
+    def _launch(
+        cls,
+        wish: launch.Wish,
+        *,
+        place: targets.Target,
+        records: registry.Registry,
+        deadline: Deadline,
+        verify_tls: bool | None,
+    ) -> Sandbox:
+        control = place.control(deadline=deadline)
+        record, spec = launch.plan(wish, place=place, control=control, deadline=deadline)
+        record = launch.start(record, spec, control=control, registry=records, deadline=deadline)
+        try:
+            sandbox = cls(record, place=place, records=records, verify_tls=verify_tls)
+            sandbox._link.control(control)
+            sandbox._link.agent().wait_ready(deadline=deadline)
+            sandbox._link.state = names.RUNNING
+        except BaseException:
+            launch.discard(record, control=control, registry=records)
+            raise
+        return sandbox
+
+    @classmethod
+    def attach(
+        cls,
+        name: str,
+        microvm_id: str | None = None,
+        *,
+        endpoint: str | None = None,
+        region: str | None = None,
+        agent_port: int | None = None,
+        verify_tls: bool | None = None,
+        local: bool | None = None,
+    ) -> Sandbox:
+        """The sandbox of that name, or that MicroVM under a name of yours. Asks nobody whether it is still there.
+
+        Args:
+            name: The recorded name; with ``microvm_id`` any name.
+            microvm_id: A MicroVM, recorded or not. The other arguments then say where it is.
+            endpoint: URL of its data plane; the service is asked if None.
+            region: AWS region, instead of the recorded one.
+            agent_port: The agent's port, instead of the recorded one.
+            verify_tls: False: do not verify the endpoint's certificate (debugging only).
+            local: With ``microvm_id``: whether it is on this machine.
+
+        Raises:
+            errors.SandboxNotFoundError: no sandbox of that name is recorded, and no ``microvm_id`` is given.
+        """
+        environ = settings.environment()
+        records = registry.open_default(environ)
+        if microvm_id is None:
+            record = records.require(name)
+        else:
+            place = targets.resolve(local=local, region=region, environ=environ)
+            record = registry.Record(name, microvm_id=microvm_id, endpoint=endpoint, region=place.region)
+            record = record.replace(target=place.kind, state_hint=names.RUNNING)
+        if agent_port is not None:
+            record = record.replace(agent_port=agent_port)
+        return cls.from_record(record, region=region, records=records, verify_tls=verify_tls)
+
+    @classmethod
+    def get(cls, name: str, *, region: str | None = None, verify_tls: bool | None = None) -> Sandbox:
+        """The recorded sandbox of that name. Asks nobody whether it is still there: ``refresh`` does.
+
+        Raises:
+            errors.SandboxNotFoundError: no sandbox of that name is recorded.
+        """
+        return cls.attach(name, region=region, verify_tls=verify_tls)
+
+    @classmethod
+    def from_record(
+        cls,
+        record: registry.Record,
+        *,
+        region: str | None = None,
+        records: registry.Registry | None = None,
+        verify_tls: bool | None = None,
+    ) -> Sandbox:
+        """The sandbox that a record describes, on the target that the record names."""
+        environ = settings.environment()
+        place = targets.resolve(
+            local=record.target == settings.TARGET_LOCAL,
+            region=region or record.region,
+            arn=record.image_arn,
+            environ=environ,
+        )
+        return cls(record, place=place, records=records or registry.open_default(environ), verify_tls=verify_tls)
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+
+    @property
+    def microvm_id(self) -> str:
+        """The MicroVM's id.
+
+        Raises:
+            errors.MicroVMNotFoundError: the launch was cut off before the id was known.
+        """
+        return self._link.microvm_id
+
+    @property
+    def endpoint(self) -> str:
+        """URL of the MicroVM's data plane."""
+        return self._link.endpoint
+
+    @property
+    def state(self) -> str:
+        """The state last seen, in the service's words; ``refresh`` asks."""
+        return self._link.state
+
+    @property
+    def is_local(self) -> bool:
+        """It is on this machine."""
+        return self._link.place.is_local
+
+    @property
+    def record(self) -> registry.Record:
+        """What is recorded about it."""
+        return self._link.record
+
+    def __repr__(self) -> str:
+        return f"Sandbox({self.name!r}, microvm_id={self.record.microvm_id!r}, state={self.state!r})"
+
+    def refresh(self) -> str:
+        """Ask the service for the state, and return it. This never wakes a suspended MicroVM."""
+        return self._link.look().state
+
+    def inspect(self) -> dict[str, object]:
+        """Everything that the service says about the MicroVM, as it says it."""
+        return dict(self._link.look().raw)
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def exec(
+        self,
+        command: str,
+        args: Sequence[str] | None = None,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        check: bool = False,
+        output_limit: int = OUTPUT_LIMIT_BYTES,
+        on_stdout: Callable[[bytes], object] | None = None,
+        on_stderr: Callable[[bytes], object] | None = None,
+        deadline: Deadline = NEVER,
+    ) -> ExecResult:
+        """Run a program and wait for its end. Its standard input is empty.
+
+        A status other than 0 is a result, no error, unless ``check`` is set.
+
+        Args:
+            command: The program: a path, or a name that is looked up in the sandbox's PATH.
+            args: Its arguments.
+            cwd: Its working directory; else ``AGENT_SANDBOX_WORKDIR`` if that is set, else the agent's default.
+            env: Variables that are added to the sandbox's environment.
+            timeout: Seconds after which the program and all its children are ended; None for no end.
+            check: Raise CommandFailedError for a status other than 0.
+            output_limit: Bytes of each stream that the result holds; more is dropped, and ``truncated`` says so.
+            on_stdout: Gets standard output as bytes while it arrives; the result then holds none of it.
+            on_stderr: The same for standard error.
+            deadline: When to stop waiting, whatever the command does.
+
+        Raises:
+            errors.CommandTimedOutError: it was ended at its timeout; ``result`` is what it left.
+            errors.CommandFailedError: see ``check``; ``result`` is what it left.
+            errors.ExecError: it was not started (see its subclasses).
+            errors.AgentUnreachableError: no answer came; whether it ran is unknown.
+            errors.MicroVMEndedError: the MicroVM has ended.
+        """
+        result = self._awake_agent().exec(
+            command,
+            args,
+            cwd=self._workdir() if cwd is None else cwd,
+            env=env,
+            timeout=timeout,
+            output_limit=output_limit,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            deadline=deadline,
+        )
+        if check and not result.success:
+            how = f"was ended by {result.signal}" if result.signal else f"ended with status {result.exit_code}"
+            raise errors.CommandFailedError(f"{command} {how}", result=result)
+        return result
+
+    def shell(
+        self,
+        command: str,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        check: bool = False,
+        output_limit: int = OUTPUT_LIMIT_BYTES,
+        on_stdout: Callable[[bytes], object] | None = None,
+        on_stderr: Callable[[bytes], object] | None = None,
+        deadline: Deadline = NEVER,
+    ) -> ExecResult:
+        """Run a line of shell: by ``bash -lc``, or ``sh -lc`` where there is no bash. Otherwise as ``exec``."""
+        return self.exec(
+            "sh",
+            ["-c", SHELL, "sh", arguments.check_text(command, field="command")],
+            cwd=cwd,
+            env=env,
+            timeout=timeout,
+            check=check,
+            output_limit=output_limit,
+            on_stdout=on_stdout,
+            on_stderr=on_stderr,
+            deadline=deadline,
+        )
+
+    def read_file(self, path: str) -> bytes:
+        """The same as ``files.read``."""
+        return self.files.read(path)
+
+    def write_file(self, path: str, content: bytes) -> None:
+        """The same as ``files.write``."""
+        self.files.write(path, content)
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def suspend(self, *, timeout: float = STATE_SECONDS) -> None:
+        """Freeze it with memory and disk, and wait until that is done. The next use resumes it.
+
+        Raises:
+            errors.MicroVMEndedError: it has ended.
+            errors.WaitTimeoutError: it is not suspended in time.
+        """
+        deadline = Deadline(timeout)
+        microvms = self._link.control().microvms
+        microvms.suspend(self.microvm_id, deadline=deadline)
+        self._link.see(waiting.wait_until(microvms, self.microvm_id, states=(names.SUSPENDED,), deadline=deadline))
+        self._link.note(state_hint=names.SUSPENDED)
+
+    def resume(self, *, timeout: float = STATE_SECONDS) -> None:
+        """Let a suspended sandbox go on, and wait until its agent answers. Fine if it runs already.
+
+        Raises:
+            errors.MicroVMEndedError: it has ended.
+            errors.WaitTimeoutError: its agent does not answer in time.
+        """
+        deadline = Deadline(timeout)
+        self._link.control().microvms.resume(self.microvm_id, deadline=deadline)
+        self._link.agent().wait_ready(deadline=deadline)
+        self._link.state = names.RUNNING
+        self._link.note(state_hint=names.RUNNING)
+
+    start = resume
+
+    def terminate(self, *, timeout: float = CALL_SECONDS) -> None:
+        """End the MicroVM and forget the sandbox. Fine if it is gone already."""
+        deadline = Deadline(timeout)
+        control, record = self._link.control(), self.record
+        microvm_id = record.microvm_id or launch.adopt(record, control=control, deadline=deadline)
+        if microvm_id is not None:
+            control.microvms.terminate(microvm_id, deadline=deadline)
+        # Only now: had the call failed, the name would be all that leads to what still runs.
+        self._link.records.remove(self.name, expected=record)
+        self._link.state = names.TERMINATED
+
+    stop = terminate
+    kill = terminate
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.terminate()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _awake_agent(self) -> AgentClient:
+        """The agent. What we know to be suspended is resumed first: a request that meets a proxy which cannot say
+        whether it was executed could not be repeated."""
+        if self.state == names.SUSPENDED:
+            self.resume()
+        return self._link.agent()
+
+    def _workdir(self) -> str | None:
+        found = settings.resolve("workdir", environ=self._link.place.environ)
+        return None if found.source == "default" else str(found.value)

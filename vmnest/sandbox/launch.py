@@ -1,0 +1,217 @@
+"""Starting a MicroVM so that nothing is lost: neither the VM when we die, nor the name when it fails.
+
+Order: the record, with the run's client token and parameters, is written first; then RunMicrovm; then the record is
+completed. Whoever finds a record without a MicroVM repeats the very same run: the token makes the service answer with
+the MicroVM of then, and it can be ended. On a failure that we live to see we do so ourselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from .. import errors
+from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy, MicroVM, RunSpec
+from ..deadline import Deadline
+from ..registry import Record, Registry
+
+if TYPE_CHECKING:
+    from ..control import Control
+    from ..target import Target
+
+__all__ = ["Wish", "adopt", "discard", "plan", "start"]
+
+CLEANUP_SECONDS = 30.0
+BASE_MEMORY_MIB = 2048  # of an image version that does not say
+MEMORY_MIB_PER_PEAK_CPU = 512  # the service's sizes: at its peak a MicroVM has one CPU for each 512 MiB of its baseline
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a caller of ``Sandbox.create`` asks for, with the target's defaults filled in."""
+
+    name: str
+    image: str
+    image_version: str | None
+    execution_role_arn: str | None
+    idle_policy: IdlePolicy | None
+    maximum_duration_seconds: int
+    ingress: Sequence[str]
+    egress: Sequence[str]
+    run_payload: str | None
+    cpus: float | None
+    memory_mib: int | None
+    agent_port: int
+    labels: Mapping[str, str]
+
+
+def plan(wish: Wish, *, place: Target, control: Control, deadline: Deadline) -> tuple[Record, RunSpec]:
+    """The record to write and the run to make; names are resolved and sizes checked, nothing is started.
+
+    Raises:
+        errors.UsageError: a size that cannot be had.
+        errors.ImageNotFoundError: no such image.
+    """
+    _check_sizes(wish)
+    image_arn = control.images.resolve(wish.image, deadline=deadline)
+    if not place.is_local:
+        _check_image_size(wish, image_arn, control=control, deadline=deadline)
+    spec = RunSpec(
+        image_arn=image_arn,
+        client_token=os.urandom(16).hex(),
+        image_version=wish.image_version,
+        execution_role_arn=wish.execution_role_arn,
+        idle_policy=wish.idle_policy or IdlePolicy(),
+        maximum_duration_seconds=wish.maximum_duration_seconds,
+        ingress_connectors=tuple(wish.ingress),
+        egress_connectors=tuple(wish.egress),
+        run_payload=wish.run_payload,
+        local_options=_local_options(wish) if place.is_local else None,
+    )
+    record = Record(
+        wish.name,
+        image_arn=image_arn,
+        region=place.region,
+        target=place.kind,
+        client_token=spec.client_token,
+        created_at=time.time(),
+        agent_port=wish.agent_port,
+        labels=wish.labels,
+        launch=_to_file(spec),
+    )
+    return record, spec
+
+
+def start(record: Record, spec: RunSpec, *, control: Control, registry: Registry, deadline: Deadline) -> Record:
+    """Record, run, and complete the record, which is returned. If it fails, no MicroVM and no record is left.
+
+    Raises:
+        errors.NameInUseError: the name is recorded already; nothing was started.
+    """
+    registry.put(record)
+    try:
+        microvm = control.microvms.run(spec, deadline=deadline)
+        return registry.update(record.name, **completed(microvm))
+    except BaseException as error:
+        if _was_refused(error):
+            registry.remove(record.name, expected=record)
+        else:
+            discard(record, control=control, registry=registry, spec=spec)
+        raise
+
+
+def completed(microvm: MicroVM) -> dict[str, object]:
+    """What a record gains once its MicroVM is known."""
+    return {
+        "microvm_id": microvm.microvm_id,
+        "endpoint": microvm.endpoint,
+        "image_arn": microvm.image_arn,
+        "state_hint": microvm.state,
+        "launch": None,
+    }
+
+
+def discard(record: Record, *, control: Control, registry: Registry, spec: RunSpec | None = None) -> None:
+    """End what a failed launch may have started, and forget its record.
+
+    Meant for the way out of another error, so that its own failures are only logged: the record then stays, and
+    ``vmnest rm`` can try again.
+    """
+    try:
+        deadline = Deadline(CLEANUP_SECONDS)
+        microvm_id = record.microvm_id or _find(spec or _from_file(record), control=control, deadline=deadline)
+        if microvm_id is not None:
+            control.microvms.terminate(microvm_id, deadline=deadline)
+        current = registry.get(record.name)
+        if current is not None and current.client_token == record.client_token:
+            registry.remove(record.name, expected=current)
+    except errors.VmnestError as error:
+        _logger.warning("sandbox %s was not removed after its launch failed: %s", record.name, error)
+
+
+def adopt(record: Record, *, control: Control, deadline: Deadline) -> str | None:
+    """The MicroVM of a launch whose client died before it could record it; None if there can be none."""
+    return _find(_from_file(record), control=control, deadline=deadline)
+
+
+def _find(spec: RunSpec | None, *, control: Control, deadline: Deadline) -> str | None:
+    """Repeat the run: with the same token it is the same MicroVM, if there ever was one."""
+    if spec is None:
+        return None
+    try:
+        return control.microvms.run(spec, deadline=deadline).microvm_id
+    except errors.VmnestError as error:
+        if _was_refused(error):
+            return None
+        raise
+
+
+def _was_refused(error: BaseException) -> bool:
+    """Whether the service surely started nothing."""
+    if isinstance(error, errors.TransportError):
+        return not error.sent
+    if isinstance(error, errors.ServiceError):
+        return error.status < 500
+    return isinstance(error, (errors.NotFoundError, errors.UsageError, errors.CredentialsError))
+
+
+def _to_file(spec: RunSpec) -> dict[str, object] | None:
+    """The run's parameters for the record. One with a payload cannot be repeated later: payloads are secrets."""
+    return None if spec.run_payload is not None else asdict(spec)
+
+
+def _from_file(record: Record) -> RunSpec | None:
+    """The run of a record that has no MicroVM; None if it cannot be repeated, or has outlived any MicroVM."""
+    if not record.launch or time.time() - (record.created_at or 0) > LONGEST_LIFE_SECONDS:
+        return None
+    members: dict[str, Any] = dict(record.launch)
+    policy = members.pop("idle_policy", None)
+    try:
+        for name in ("ingress_connectors", "egress_connectors"):
+            members[name] = tuple(members[name])
+        return RunSpec(**members, idle_policy=IdlePolicy(**policy) if policy else None)
+    except (KeyError, TypeError) as error:
+        raise errors.StateFileError(f"the record of {record.name} has a launch that cannot be understood") from error
+
+
+# -- sizes -------------------------------------------------------------------------------------------------------------
+
+
+def _check_sizes(wish: Wish) -> None:
+    cpus, memory = wish.cpus, wish.memory_mib
+    if cpus is not None and (isinstance(cpus, bool) or not isinstance(cpus, (int, float)) or not 0 < cpus < 1024):
+        raise errors.UsageError(f"cpus must be a number above 0: {cpus!r}")
+    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 1):
+        raise errors.UsageError(f"memory must be a whole number of MiB above 0: {memory!r}")
+
+
+def _check_image_size(wish: Wish, image_arn: str, *, control: Control, deadline: Deadline) -> None:
+    """On AWS the size belongs to the image: refuse what it cannot give."""
+    if wish.cpus is None and wish.memory_mib is None:
+        return
+    version = wish.image_version or control.images.get(image_arn, deadline=deadline).latest_active_version
+    if version is None:
+        return  # it cannot run: the service says so better
+    baseline = control.images.version(image_arn, version, deadline=deadline).memory_mib or BASE_MEMORY_MIB
+    peak = baseline / MEMORY_MIB_PER_PEAK_CPU
+    wanted = []
+    if (wish.memory_mib or 0) > baseline:
+        wanted.append(f"memory {wish.memory_mib} MiB (it has {baseline})")
+    if (wish.cpus or 0) > peak:
+        wanted.append(f"cpus {wish.cpus:g} (it has {peak:g} at its peak)")
+    if wanted:
+        raise errors.UsageError(
+            f"version {version} of the image {image_arn} cannot give {' and '.join(wanted)}",
+            hint="Sizes belong to the image: build one with `vmnest image build --memory MIB`.",
+        )
+
+
+def _local_options(wish: Wish) -> dict[str, object] | None:
+    options = {"cpus": wish.cpus, "memory": wish.memory_mib}
+    return {name: value for name, value in options.items() if value is not None} or None
