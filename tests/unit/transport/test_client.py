@@ -42,7 +42,7 @@ def ask(sender: transport.Transport, peer: Peer, method: str = "GET", target: st
         "/%7e~%41",
         "/?",
         "/?a=b&a=c&&=",
-        "/?q=%zz+%20[]{}|\\^`\"<>",
+        '/?q=%zz+%20[]{}|\\^`"<>',
         "/a?b?c",
         "/a;b=c@d:80",
         "/arn%3Aaws%3Alambda:us-east-1",
