@@ -201,7 +201,6 @@ def ask(
     path: str,
     environ: Mapping[str, str],
     deadline: Deadline,
-    body: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
     """One call of the daemon's own routes (``rendezvous.STATUS_PATH`` and the like), signed as all others are.
 
@@ -213,11 +212,9 @@ def ask(
 
     from . import transport
 
-    data = b"" if body is None else json.dumps(body).encode("ascii")
     url = running.url + path
-    headers = [("Content-Type", "application/json")] if data else []
-    headers += _signature(method, url, headers=headers, data=data, environ=environ)
-    with transport.shared().send(method, url, headers=headers, body=data or None, deadline=deadline) as response:
+    headers = _signature(method, url, environ=environ)
+    with transport.shared().send(method, url, headers=headers, deadline=deadline) as response:
         status, answer = response.status, response.read(MAX_ANSWER_BYTES)
     try:
         members = json.loads(answer)
@@ -230,10 +227,7 @@ def ask(
     return members
 
 
-def _signature(
-    method: str, url: str, *, headers: list[tuple[str, str]], data: bytes, environ: Mapping[str, str]
-) -> list[tuple[str, str]]:
-    import hashlib
+def _signature(method: str, url: str, *, environ: Mapping[str, str]) -> list[tuple[str, str]]:
     from datetime import datetime, timezone
 
     from .aws import credentials, signing
@@ -242,8 +236,8 @@ def _signature(
     return signing.sign(
         method=method,
         url=url,
-        headers=headers,
-        body_sha256=hashlib.sha256(data).hexdigest(),
+        headers=(),
+        body_sha256=signing.EMPTY_SHA256,
         credentials=credentials.Credentials(keys.access_key, credentials.Secret(keys.secret_key)),
         region=rendezvous.REGION,
         service=SIGNING_NAME,

@@ -17,7 +17,7 @@ from .. import errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import NoReturn
 
 __all__ = ["Options", "Parser", "Split", "add_globals", "split"]
@@ -70,6 +70,7 @@ class Parser:
         self.starts_command = command == "after names"
         self._long: dict[str, str] = {}  # every spelling of an option -> the one that argparse is given
         self._switches: set[str] = set()
+        self._values: list[str] = []
         self._argparse = _Argparse(
             prog=f"vmnest {title}",
             usage=usage.replace("%", "%%"),
@@ -96,8 +97,17 @@ class Parser:
     ) -> None:
         """Add an option with a value; ``kind`` makes it from the text, and raises ValueError with the reason."""
         action = "append" if repeat else "store"
-        self._argparse.add_argument(*flags, metavar=metavar, help=help, type=_converted(kind), action=action)
+        self._argparse.add_argument(*flags, metavar=metavar, help=help, type=self._by_number(kind), action=action)
         self._know(flags)
+
+    def _by_number(self, kind: Callable[[str], object]) -> Callable[[str], object]:
+        def convert(number: str) -> object:
+            try:
+                return kind(self._values[int(number)])
+            except ValueError as error:
+                raise argparse.ArgumentTypeError(str(error)) from error
+
+        return convert
 
     def _know(self, flags: Sequence[str]) -> None:
         long = next((flag for flag in flags if flag.startswith("--")), flags[0])
@@ -124,6 +134,7 @@ class Parser:
         if parts.wrong is not None:
             raise parts.wrong
         options = self._options()
+        self._values = parts.values
         self._argparse.parse_args(parts.options, namespace=options)
         self._check(parts)
         options.names = parts.names
@@ -161,13 +172,16 @@ def add_globals(parser: Parser) -> None:
 class Split:
     """A command line in parts: options in their long spelling, names, and the words of the command to run.
 
-    ``wrong`` is the first mistake in it. It is kept, not raised, so that ``--json`` behind it is still seen.
+    ``options`` has the number of a value in the place of the value, which ``argparse`` would look into (it takes even
+    the ``--`` out of ``--env=--``). ``wrong`` is the first mistake in the line. It is kept, not raised, so that
+    ``--json`` behind it is still seen.
     """
 
-    __slots__ = ("names", "options", "words", "wrong")
+    __slots__ = ("names", "options", "values", "words", "wrong")
 
     def __init__(self) -> None:
         self.options: list[str] = []
+        self.values: list[str] = []
         self.names: list[str] = []
         self.words: list[str] = []
         self.wrong: errors.UsageError | None = None
@@ -232,7 +246,9 @@ def _take_flag(parser: Parser, parts: Split, flag: str, *, value: str | None, re
             value = rest.pop(0)
         if value is None:
             wrong = f"the value of {flag} is missing"
-        parts.options.append(f"{parser.long(flag)}={value}")
+        else:
+            parts.options.append(f"{parser.long(flag)}={len(parts.values)}")
+            parts.values.append(value)
     elif value is None:
         parts.options.append(parser.long(flag))
     else:
@@ -251,12 +267,14 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         # A fixed width: help is the same text in a pipe, in a narrow window and in the manual.
         super().__init__(prog, max_help_position=30, width=100)
 
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[argparse._MutuallyExclusiveGroup],
+        prefix: str | None = None,
+    ) -> None:
+        super().add_usage(usage, actions, groups, "Usage: ")
 
-def _converted(kind: Callable[[str], object]) -> Callable[[str], object]:
-    def convert(text: str) -> object:
-        try:
-            return kind(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return convert
+    def start_section(self, heading: str | None) -> None:
+        super().start_section(heading and heading.capitalize())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .. import daemon, errors, registry, rendezvous, settings
+from .. import target as targets
 from ..deadline import Deadline, backoff
-from ..wire import names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,17 +43,18 @@ def _describe(running: rendezvous.Daemon, environ: Mapping[str, str]) -> dict[st
         running, method="GET", path=rendezvous.STATUS_PATH, environ=environ, deadline=Deadline(ASK_SECONDS)
     )
     known = {"running": True, "folder": rendezvous.folder(environ), "url": running.url, "pid": running.pid}
-    return {**told, **known, "version": running.version, "microvms": _alive(told, environ)}
+    return {**told, **known, "version": running.version, "microvms": _alive(environ)}
 
 
-def _alive(told: Mapping[str, object], environ: Mapping[str, str]) -> list[dict[str, object]]:
+def _alive(environ: Mapping[str, str]) -> list[dict[str, object]]:
     """The MicroVMs that have not ended, each with the name that it is recorded under, if any."""
     known = {record.microvm_id: record.name for record in registry.open_default(environ).all()}
-    listed = told.get("microvms")
+    deadline = Deadline(ASK_SECONDS)
+    control = targets.resolve(local=True, environ=environ).control(deadline=deadline)
     return [
-        {"microvm_id": each.get("microvmId"), "state": each.get("state"), "name": known.get(each.get("microvmId"))}
-        for each in (listed if isinstance(listed, list) else [])
-        if isinstance(each, dict) and each.get("state") not in names.ENDED_STATES
+        {"microvm_id": each.microvm_id, "state": each.state, "name": known.get(each.microvm_id)}
+        for each in control.microvms.list(deadline=deadline)
+        if not each.ended
     ]
 
 
@@ -76,14 +77,7 @@ def down(*, force: bool = False, timeout: float = STOP_SECONDS) -> dict[str, obj
     assert isinstance(ended, list)
     if ended and not force:
         raise _busy(ended)
-    daemon.ask(
-        running,
-        method="POST",
-        path=rendezvous.SHUTDOWN_PATH,
-        environ=environ,
-        deadline=deadline,
-        body={"force": force},
-    )
+    daemon.ask(running, method="POST", path=rendezvous.SHUTDOWN_PATH, environ=environ, deadline=deadline)
     _wait_until_gone(rendezvous.folder(environ), deadline)
     return {"stopped": True, "ended": ended}
 

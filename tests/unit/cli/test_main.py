@@ -1,0 +1,105 @@
+"""From argv to an exit status."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from vmnest import __version__
+from vmnest.cli import verbs
+from vmnest.cli.main import main
+
+
+@pytest.mark.parametrize("line", [["--help"], ["-h"], ["--json", "--help"], ["--help", "--local"]], ids=" ".join)
+def test_help_lists_everything(line: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(line) == 0
+    captured = capfd.readouterr()
+    assert captured.err == ""
+    for verb in verbs.VERBS:
+        assert verb.summary in captured.out
+
+
+@pytest.mark.parametrize("line", [["--version"], ["--json", "--version"]], ids=" ".join)
+def test_the_version_is_an_option_too(line: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(line) == 0
+    assert capfd.readouterr() == (f"vmnest {__version__}\n", "")
+
+
+@pytest.mark.parametrize("verb", verbs.VERBS, ids=lambda verb: verb.title)
+def test_every_verb_has_help_wherever_it_is_asked_for(verb: verbs.Verb, capfd: pytest.CaptureFixture[str]) -> None:
+    for line in ([*verb.words, "--help"], ["-h", *verb.words], [*verb.words, "--bogus", "-h"]):
+        assert main(line) == 0
+        captured = capfd.readouterr()
+        assert captured.err == ""
+        assert captured.out.lower().startswith(f"usage: vmnest {verb.title} [options]")
+
+
+def test_a_group_has_help(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["local", "--help"]) == 0
+    assert "local up" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ([], "a command is missing: vmnest ..."),
+        (["--json"], "a command is missing"),
+        (["--"], "a command is missing"),
+        (["--", "ls"], "a command is missing"),
+        (["local"], "a command is missing: vmnest local ..."),
+        (["bogus"], "no command 'bogus'"),
+        (["bogus", "--help"], "no command 'bogus'"),
+        (["local", "bogus"], "no command 'local bogus'"),
+        (["--timeout", "3", "exec", "n", "c"], "no option --timeout before the command"),
+        (["--version", "--bogus"], "no option --bogus"),
+        (["ls", "x"], "what is 'x' for?"),
+        (["ls", "--bogus"], "no option --bogus"),
+        (["create"], "name is missing"),
+        (["create", "../x"], "not a name"),
+        (["create", "a" * 64], "not a name"),
+        (["create", "n", "--memory", "x"], "--memory"),
+        (["create", "n", "--cpus", "0"], "--cpus"),
+        (["create", "n", "--wait-timeout", "nan"], "--wait-timeout"),
+        (["exec", "n"], "command to run is missing"),
+        (["exec", "n", "--timeout", "-1", "c"], "--timeout"),
+        (["exec", "n", "-e", "=x", "c"], "NAME"),
+        (["exec", "n", "-e", "VMNEST_SURELY_NOT_SET", "c"], "no such variable"),
+        (["run", "c"], "command to run is missing"),
+        (["run", "a", "-i", "b", "--", "c"], "two images"),
+        (["rm"], "name is missing"),
+        (["ps", "a", "b"], "what is 'b' for?"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_what_cannot_be_meant_is_told_with_exit_status_2(
+    line: list[str], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    if "--json" in line:
+        assert message in json.loads(captured.err)["error"]["message"]
+        return
+    first, second = captured.err.splitlines()
+    assert first.startswith("vmnest: ")
+    assert message in first
+    assert second.startswith("  ")
+
+
+@pytest.mark.parametrize("line", [["bogus"], ["create"], ["ls", "--bogus"], ["exec", "n"], ["local"]], ids=" ".join)
+def test_a_usage_error_is_json_on_demand_wherever_that_is_said(
+    line: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    for asked in (["--json", *line], [*line, "--json"]):
+        assert main(asked) == 2
+        captured = capfd.readouterr()
+        assert captured.out == ""
+        error = json.loads(captured.err)["error"]
+        assert error["code"] == "usage"
+        assert error["hint"]
+
+
+def test_an_option_of_the_command_in_the_sandbox_is_not_ours(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["exec", "nobody", "ls", "--json"]) == 125
+    assert capfd.readouterr().err.startswith("vmnest: no sandbox named 'nobody'")

@@ -1,0 +1,66 @@
+"""Values as text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmnest.cli.render import render_age, render_json, render_members, render_table, to_printable, width
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (5, "5"),
+        ("web", "web"),
+        ("naïve 日本", "naïve 日本"),
+        ("\x1b[31mred\x07", "\\x1b[31mred\\x07"),
+        ("a\nb\tc\r", "a\\nb\\tc\\r"),
+        ("\x9b1m", "\\x9b1m"),
+        ("evil\u202etxt", "evil\\u202etxt"),
+        ("\udcff", "\\udcff"),
+        ("\u2028", "\\u2028"),
+    ],
+)
+def test_text_that_could_steer_a_terminal_is_escaped(value: object, text: str) -> None:
+    assert to_printable(value) == text
+
+
+@given(st.text())
+def test_printable_text_is_one_line_without_controls(text: str) -> None:
+    assert to_printable(text).isprintable()
+
+
+def test_a_table_is_aligned_and_never_cut() -> None:
+    long = "microvm-" + "0" * 300
+    text = render_table(("NAME", "ID"), [("a", long), ("日本", None)])
+    assert text == f"NAME  ID\na     {long}\n日本  -\n"
+
+
+def test_wide_and_combining_characters_have_their_columns() -> None:
+    assert [width(text) for text in ("abc", "日本", "e\u0301", "ｱ")] == [3, 4, 1, 1]
+
+
+def test_members_without_a_value_are_left_out() -> None:
+    assert render_members([("name", "web"), ("reason", None), ("id", "\x1b")]) == "name  web\nid    \\x1b\n"
+    assert render_members([]) == ""
+
+
+def test_json_is_ascii_on_one_line() -> None:
+    text = render_json({"a": "日\n\x1b\udcff"})
+    assert text.isascii()
+    assert text.count("\n") == 1
+    assert json.loads(text) == {"a": "日\n\x1b\udcff"}
+    assert json.loads(render_json({"a": [1]}, indented=True)) == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "0s"), (0, "0s"), (59.9, "59s"), (60, "1m"), (3599, "59m"), (3600, "1h"), (86399, "23h"), (200000, "2d")],
+)
+def test_an_age_is_in_its_largest_unit(seconds: float, text: str) -> None:
+    assert render_age(seconds) == text

@@ -1,0 +1,134 @@
+"""``exec`` and ``run``: their exit status is that of the command in the sandbox."""
+
+from __future__ import annotations
+
+from .. import errors, settings
+from ..ops import commands
+from . import output, sandboxes, terminal, values, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from . import verbs
+
+__all__ = ["build_parser", "run"]
+
+
+class _ExecOptions(words.Options):
+    env: list[str] | None
+    workdir: str | None
+    timeout: float | None
+    shell: bool
+
+
+class _RunOptions(_ExecOptions, sandboxes.CreateOptions):
+    pass
+
+
+_EXEC_NOTES = "The command begins after --, or with the first word after NAME; nothing in it is looked at."
+_RUN_NOTES = "The sandbox is removed afterwards, whatever happens."
+
+
+def build_parser(verb: verbs.Verb) -> words.Parser:
+    """The verb's options. For ``run``, -e and -i are of the sandbox: they mean egress and image, as for ``create``."""
+    if verb.title == "exec":
+        parser = words.Parser(
+            "exec",
+            summary=verb.summary,
+            names="NAME",
+            command="after names",
+            notes=_EXEC_NOTES,
+            options=_ExecOptions,
+        )
+        _add_exec_options(parser, "-e")
+        return parser
+    parser = words.Parser(
+        "run", summary=verb.summary, names="[IMAGE]", command="after--", notes=_RUN_NOTES, options=_RunOptions
+    )
+    sandboxes.add_create_options(parser)
+    _add_exec_options(parser)
+    return parser
+
+
+def _add_exec_options(parser: words.Parser, *env_flags: str) -> None:
+    parser.option(
+        *env_flags,
+        "--env",
+        metavar="NAME[=VALUE]",
+        repeat=True,
+        help="set a variable for the command; without a value, to the one here (repeatable)",
+    )
+    parser.option("-w", "--workdir", metavar="DIR", help="working directory of the command")
+    parser.option(
+        "--timeout",
+        metavar="SECONDS",
+        kind=values.parse_seconds,
+        help="end the command, and all that it started, after so long (default: never)",
+    )
+    parser.switch("--shell", help="join the words by spaces and let a login shell run them (bash, else sh)")
+
+
+def run(verb: verbs.Verb, options: words.Options) -> int:
+    """Do it, and return the command's status."""
+    assert isinstance(options, _ExecOptions)
+    data = _run(options) if isinstance(options, _RunOptions) else _exec(options)
+    if options.json:
+        output.result(data, options=options, text="")
+    if data["timed_out"]:
+        output.remark(f"the command was ended after {options.timeout:g} s", options=options)
+        return errors.EXIT_TIMED_OUT
+    status = data["exit_code"]
+    assert isinstance(status, int)
+    return status & 0xFF
+
+
+def _exec(options: _ExecOptions) -> dict[str, object]:
+    return commands.exec_command(
+        name=options.names[0],
+        words=options.words,
+        shell=options.shell,
+        cwd=options.workdir,
+        env=values.resolve_variables(options.env or (), settings.environment()),
+        timeout=options.timeout,
+        local=options.local or None,
+        region=options.region,
+        on_stdout=None if options.json else _to_stdout,
+        on_stderr=None if options.json else _to_stderr,
+    )
+
+
+def _run(options: _RunOptions) -> dict[str, object]:
+    with output.progress("starting a sandbox", options=options) as progress:
+        return commands.run_command(
+            words=options.words,
+            image=_one_image(options),
+            image_version=options.image_version,
+            role=options.role,
+            cpus=options.cpus,
+            memory=options.memory,
+            wait_timeout=options.wait_timeout,
+            shell=options.shell,
+            cwd=options.workdir,
+            env=values.resolve_variables(options.env or (), settings.environment()),
+            timeout=options.timeout,
+            local=options.local or None,
+            region=options.region,
+            on_ready=progress.end,
+            on_stdout=None if options.json else _to_stdout,
+            on_stderr=None if options.json else _to_stderr,
+        )
+
+
+def _one_image(options: _RunOptions) -> str | None:
+    if options.image and options.names:
+        raise errors.UsageError(
+            f"two images are given: {options.names[0]} and {options.image}", hint="Give it as IMAGE, or with --image."
+        )
+    return options.names[0] if options.names else options.image
+
+
+def _to_stdout(data: bytes) -> None:
+    terminal.write_bytes(terminal.STDOUT, data)
+
+
+def _to_stderr(data: bytes) -> None:
+    terminal.write_bytes(terminal.STDERR, data)

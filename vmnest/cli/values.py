@@ -1,0 +1,63 @@
+"""What options' texts mean; a ValueError's text is the reason that the user reads."""
+
+from __future__ import annotations
+
+from .. import errors, settings
+from ..deadline import check_seconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["parse_cpus", "parse_memory", "parse_seconds", "resolve_variables"]
+
+
+def parse_seconds(text: str) -> float:
+    """``90``, ``0.5``."""
+    try:
+        return check_seconds(float(text))
+    except (ValueError, errors.UsageError):
+        raise ValueError(f"must be a number of seconds: {text!r}") from None
+
+
+def parse_cpus(text: str) -> float:
+    """``1``, ``0.5``."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 4096:
+        raise ValueError(f"must be a number of CPUs, above 0: {text!r}")
+    return number
+
+
+def parse_memory(text: str) -> int:
+    """MiB: ``2048``, or with a unit ``2GiB``, ``512M``."""
+    try:
+        mib = settings.parse_count(text) if text.isdigit() else settings.parse_size(text) // 2**20
+    except ValueError:
+        mib = 0
+    if not 0 < mib < 2**30:
+        raise ValueError(f"must be a number of MiB, or a size such as 2GiB: {text!r}")
+    return mib
+
+
+def resolve_variables(given: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """``NAME=VALUE`` as it is; ``NAME`` alone with its value here.
+
+    Raises:
+        errors.UsageError: a name is empty, or has no value here.
+    """
+    variables: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not name or "\0" in text:
+            raise errors.UsageError(
+                f"not NAME or NAME=VALUE: --env {text!r}", hint="NAME alone gives the variable the value it has here."
+            )
+        if not equals and name not in environ:
+            raise errors.UsageError(
+                f"--env {name}: there is no such variable here", hint=f"Give its value: --env {name}=VALUE"
+            )
+        variables[name] = value if equals else environ[name]
+    return variables
