@@ -22,6 +22,7 @@ _NEVER_POLL_SECONDS = 86400.0  # serve_forever looks for a shutdown that is neve
 
 def main() -> int:
     """Serve until a signal comes; the exit status."""
+    _leave_working_directory()
     _prepare_process()
     if os.getpid() == 1:
         from . import reaper
@@ -72,6 +73,16 @@ def _serve(settings: Config) -> int:
     cause = os.read(waker[0], 1)
     agent_state.groups.end_all(grace=_END_GRACE_SECONDS)
     return _EXIT_FAILED if cause == _SERVER_DIED else 0
+
+
+def _leave_working_directory() -> None:
+    """Take out of the import path what ``-m`` put there: files of the user must not stand in for our imports."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # a folder that is gone has no files
+        return
+    if sys.path and sys.path[0] in {"", here}:
+        del sys.path[0]
 
 
 def _prepare_process() -> None:

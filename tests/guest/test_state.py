@@ -1,0 +1,94 @@
+"""What the parts of an agent share: counting what is in flight, ending what runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+from guest.agentd import state
+
+
+def start_group(script: str) -> subprocess.Popen[bytes]:
+    """A shell that leads its own group; its first line of output says that it is set up."""
+    child = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    return child
+
+
+def test_an_idle_agent_is_idle_at_once() -> None:
+    assert state.Activity().wait_idle(0)
+
+
+def test_waiting_ends_when_the_last_command_does() -> None:
+    activity = state.Activity()
+    activity.__enter__()
+    activity.__enter__()
+    assert not activity.wait_idle(0.01)
+    done = threading.Event()
+
+    def wait() -> None:
+        assert activity.wait_idle(30)
+        done.set()
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    activity.__exit__(None, None, None)
+    assert not done.wait(0.02)
+    activity.__exit__(None, None, None)
+    assert done.wait(10)
+    waiter.join()
+
+
+def test_all_groups_get_a_term_and_those_that_ignore_it_a_kill() -> None:
+    groups = state.Groups()
+    with start_group("echo; exec sleep 100") as meek, start_group("trap '' TERM; echo; sleep 100") as stubborn:
+        groups.add(meek.pid)
+        groups.add(stubborn.pid)
+        groups.end_all(grace=0.05)
+        assert meek.wait(10) == -signal.SIGTERM
+        assert stubborn.wait(10) == -signal.SIGKILL
+
+
+def test_the_end_does_not_wait_for_the_grace_once_nothing_runs() -> None:
+    groups = state.Groups()
+    with start_group("echo; exec sleep 100") as child:
+        groups.add(child.pid)
+
+        def reap() -> None:
+            child.wait()
+            groups.discard(child.pid)
+
+        reaper = threading.Thread(target=reap)
+        reaper.start()
+        begin = time.monotonic()
+        groups.end_all(grace=30)
+        assert time.monotonic() - begin < 20
+        reaper.join()
+
+
+def test_a_command_that_starts_while_the_agent_ends_is_killed() -> None:
+    groups = state.Groups()
+    groups.end_all(grace=0)
+    with start_group("echo; exec sleep 100") as child:
+        groups.add(child.pid)
+        assert child.wait(10) == -signal.SIGKILL
+
+
+def test_a_stopped_group_acts_on_term() -> None:
+    with start_group("echo; exec sleep 100") as child:
+        os.kill(child.pid, signal.SIGSTOP)
+        state.send_signal(child.pid, signal.SIGTERM)
+        assert child.wait(10) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_group_that_is_gone_is_no_error(number: int) -> None:
+    child = start_group("echo")
+    child.communicate()
+    state.send_signal(child.pid, number)
