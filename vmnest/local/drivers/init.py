@@ -100,11 +100,13 @@ def _say(report: int, line: str) -> None:
 
 
 def _prepare(plan: mounts.Plan, *, report: int, stage: bool) -> None:
+    os.umask(0o022)
     take("mount-namespace", mounts.isolate)
     if stage:
         take("stage", lambda: mounts.stage(plan))
     for name, action in mounts.STEPS:
         take(name, lambda action=action: action(plan))  # type: ignore[misc]
+    take("title", lambda: kernel.set_title("vmnest-init"))
     # From here on no credentials change any more, so the signal stays armed. The supervisor may be dead already.
     take("tether", kernel.die_with_parent)
     poll = select.poll()

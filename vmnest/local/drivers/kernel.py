@@ -118,6 +118,18 @@ def set_hostname(name: str) -> None:
     _call("sethostname", raw, ctypes.c_size_t(len(raw)))
 
 
+def set_title(title: str) -> None:
+    """What /proc shows as this process's command line: our own one is full of the host's paths."""
+    with open("/proc/self/stat", "rb") as reader:
+        fields = reader.read().rpartition(b") ")[2].split()
+    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end, the 48th and 49th of all fields
+    if not 0 < start < end:
+        raise OSError(errno.ENODATA, "no address of the command line", "/proc/self/stat")
+    text = title.encode()[: end - start - 1]
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, text, len(text))
+
+
 def die_with_parent() -> None:
     """SIGKILL for this process when its parent thread ends. A later gain of privileges or change of uid undoes it."""
     _prctl(_PR_SET_PDEATHSIG, 9)

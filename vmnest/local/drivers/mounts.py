@@ -9,6 +9,7 @@ nothing about the host. On the stage are
 - ``p``  the interpreter's prefix, if it is not among what is visible anyway;
 - ``v0``, ``v1``, …  directories of the host that the sandbox's uid could not reach by itself;
 - ``i0``, ``i1``, …  layers of an image;
+- ``e``  a tmpfs for files that are bound one by one, where there are no overlays;
 - ``n``  the new root.
 
 With root privileges the stage is made before the uid is given up (``stage`` in the supervisor), since afterwards the
@@ -114,8 +115,13 @@ class Plan:
 
 
 def isolate() -> None:
-    """A mount namespace of our own, from which nothing spreads back."""
-    kernel.unshare(kernel.CLONE_NEWNS)
+    """A mount namespace of our own, from which nothing spreads back; of cgroups too, whose paths name the user."""
+    try:
+        kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWCGROUP)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a kernel without cgroups has nothing to hide
+            raise
+        kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
 
 
@@ -124,7 +130,8 @@ def stage(plan: Plan) -> None:
     here = os.path.join(plan.folder, "stage")
     kernel.mount("tmpfs", here, "tmpfs", flags=_QUIET, options="mode=0755")
     os.chdir(here)
-    os.mkdir(_ROOT, 0o755)
+    for name in (_ROOT, "e"):
+        os.mkdir(name, 0o755)
     sources = {"s": plan.skeleton, "w": os.path.join(plan.folder, "layer")}
     if plan.prefix is not None:
         sources["p"] = plan.prefix
@@ -155,6 +162,7 @@ def mount_visible(plan: Plan) -> None:
         if plan.writable == BIND or path in plan.plain or not _try_overlay(path, source):
             _bind_sealed(source, _inside(path))
     if plan.writable == BIND:
+        kernel.mount("tmpfs", "e", "tmpfs", flags=_QUIET, options="mode=0755")
         _mask_specials()
         _bind_our_files()
     if plan.prefix is not None:
@@ -227,16 +235,14 @@ def _mask_specials() -> None:
     with open("s/specials", "rb") as record:
         paths = [os.fsdecode(path) for path in record.read().split(b"\0") if path]
     if paths:
-        with open("empty", "wb"):
-            pass
+        os.close(os.open("e/.empty", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
     for path in paths:
         if os.path.lexists(_inside(path)):
-            _bind_sealed("empty", _inside(path))
+            _bind_sealed("e/.empty", _inside(path))
 
 
 def _bind_our_files() -> None:
     """/etc/passwd and its like, over the host's (those that the host lacks cannot be added to a read-only bind)."""
-    os.mkdir("e", 0o755)
     for name in os.listdir("s/layer/etc"):
         source, target = f"s/layer/etc/{name}", _inside(f"/etc/{name}")
         if os.path.isfile(source) and os.path.lexists(target) and not os.path.islink(target):

@@ -84,6 +84,7 @@ REMEDIES = {
     "devpts": f"The kernel must have devpts. {_MOUNTS}",
     "sys": f"/sys/devices/system/cpu could not be shown read-only. {_MOUNTS}",
     "pivot": f"The new root could not be entered (a root on an initramfs cannot be left). {_MOUNTS}",
+    "title": f"The sandbox's own /proc could not be read. {_IN_CONTAINER}",
     "tether": "The kernel refuses PR_SET_PDEATHSIG; vmnest does not run a sandbox that could outlive its supervisor.",
     "limits": "Resource limits could not be lowered: look at `ulimit -a`.",
     "keyring": f"A new session keyring is refused. {_IN_CONTAINER}",

@@ -69,7 +69,7 @@ def main() -> None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-    os.umask(0)
+    os.umask(0o022)
     _make_root(config)
     _make_layers(config)
 
