@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import errors
+from .. import errors, settings
 from ..ops import sandboxes
 from . import output, render, values, words
 
@@ -95,7 +95,8 @@ _HEADS = ("NAME", "STATE", "TARGET", "REGION", "AGE", "MICROVM")
 
 def _row(sandbox: dict[str, object]) -> tuple[object, ...]:
     age = _age(sandbox["started_at"] or sandbox["created_at"])
-    return (sandbox["name"], sandbox["state"], sandbox["target"], sandbox["region"], age, sandbox["microvm_id"])
+    region = None if sandbox["target"] == settings.TARGET_LOCAL else sandbox["region"]
+    return (sandbox["name"], sandbox["state"], sandbox["target"], region, age, sandbox["microvm_id"])
 
 
 def _age(moment: object) -> str | None:
@@ -127,17 +128,15 @@ def _remove(options: words.Options) -> None:
                 removed.append(sandboxes.remove_sandbox(name=name, local=options.local or None, region=options.region))
         except errors.VmnestError as error:
             failed.append(error)
-    if failed:
-        # All were tried; those that are gone are told in the details of the first failure.
-        failed[0].details.setdefault("removed", [each["name"] for each in removed])
-        for other in failed[1:]:
-            output.remark(other.message, options=options)
-        raise failed[0]
-    output.result({"removed": removed}, options=options, text="".join(f"{_shown(each)}\n" for each in removed))
+    if not failed or not options.json:
+        text = "".join(f"{render.to_printable(each['name'])}\n" for each in removed)
+        output.result({"removed": removed}, options=options, text=text)
     for each in removed:
         if not each["was_there"]:
             output.remark(f"the MicroVM of {each['name']} was gone already", options=options)
-
-
-def _shown(sandbox: dict[str, object]) -> str:
-    return render.to_printable(sandbox["name"])
+    if failed:
+        # All were tried; with --json, where only the error is printed, its details tell which are gone.
+        failed[0].details["removed"] = [each["name"] for each in removed]
+        for other in failed[1:]:
+            output.remark(other.message, options=options)
+        raise failed[0]

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["parse_cpus", "parse_memory", "parse_seconds", "resolve_variables"]
+__all__ = ["check_text", "parse_cpus", "parse_memory", "parse_seconds", "resolve_variables"]
 
 
 def parse_seconds(text: str) -> float:
@@ -60,4 +60,16 @@ def resolve_variables(given: Iterable[str], environ: Mapping[str, str]) -> dict[
                 f"--env {name}: there is no such variable here", hint=f"Give its value: --env {name}=VALUE"
             )
         variables[name] = value if equals else environ[name]
+        check_text(name + variables[name], what=f"--env {name}")
     return variables
+
+
+def check_text(text: str, *, what: str) -> None:
+    """Raise UsageError for what came from bytes that are no text (Python keeps those as lone surrogates)."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise errors.UsageError(
+            f"{what} is not UTF-8: {text!a}",
+            hint="Arguments travel as text. Let the command make the bytes (printf '\\377'), or read them from a file.",
+        ) from None

@@ -54,6 +54,7 @@ def create_sandbox(
     """
     from ..sandbox import Sandbox
 
+    registry.check_name(name)  # before anything else: a bad name is one on every target
     sandbox = Sandbox.create(
         name,
         image_arn=image,
