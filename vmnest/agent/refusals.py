@@ -42,7 +42,7 @@ _CLASSES: dict[str, type[errors.AgentError | errors.EndpointError]] = {
 
 _HINTS: dict[type[errors.VmnestError], str] = {
     errors.ArgumentTooLongError: "Send large input as a file (files.write), and name the file in the arguments.",
-    errors.CommandNotFoundError: "Programs are looked up in the sandbox's PATH; a line of shell needs --shell (Python: shell).",
+    errors.CommandNotFoundError: "The sandbox's own PATH counts; shell syntax needs --shell (Python: shell).",
 }
 
 # What a web framework says when it has no such route, where the agent would name the file.
