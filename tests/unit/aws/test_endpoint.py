@@ -1,0 +1,94 @@
+"""The endpoint, held to botocore's rules for every region and to its order of overrides."""
+
+import pytest
+
+from vmnest import errors
+from vmnest.aws import endpoint
+
+SERVICE = "lambda-microvms"
+
+
+@pytest.fixture
+def environ(tmp_path):
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws" / "config").write_text(
+        "[profile common]\nendpoint_url = http://common.example/\n"
+        "[profile own]\nendpoint_url = http://common.example\nservices = mine\n"
+        "[profile ignoring]\nendpoint_url = http://common.example\nignore_configured_endpoint_urls = true\n"
+        "[profile fips]\nuse_fips_endpoint = true\n"
+        "[services mine]\nlambda_microvms =\n  endpoint_url = http://own.example/base/\n"
+    )
+    return {"HOME": str(tmp_path)}
+
+
+def all_regions() -> list[str]:
+    import botocore.loaders
+
+    partitions = botocore.loaders.Loader().load_data("partitions")["partitions"]
+    return [name for partition in partitions for name in partition["regions"] if "-global" not in name]
+
+
+@pytest.mark.parametrize("fips", [False, True])
+@pytest.mark.parametrize("dual", [False, True])
+def test_the_host_is_the_one_of_botocore_s_rules(fips, dual):
+    from botocore.endpoint_provider import EndpointProvider
+    from botocore.exceptions import EndpointProviderError
+    from botocore.loaders import Loader
+
+    loader = Loader()
+    provider = EndpointProvider(
+        loader.load_service_model(SERVICE, "endpoint-rule-set-1"), loader.load_data("partitions")
+    )
+    switches = {"AWS_USE_FIPS_ENDPOINT": str(fips).lower(), "AWS_USE_DUALSTACK_ENDPOINT": str(dual).lower()}
+    compared = 0
+    for region in all_regions():
+        try:
+            judge = provider.resolve_endpoint(Region=region, UseFIPS=fips, UseDualStack=dual).url
+        except EndpointProviderError:
+            continue  # the partition has no such hosts
+        assert endpoint.resolve(SERVICE, region, {"HOME": "/nonexistent", **switches}) == judge
+        compared += 1
+    assert compared > 25
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, "https://lambda.us-east-1.amazonaws.com"),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1/"}, "http://127.0.0.1:1"),
+        ({"AWS_ENDPOINT_URL": "http://a", "AWS_ENDPOINT_URL_LAMBDA_MICROVMS": "http://b"}, "http://b"),
+        ({"AWS_ENDPOINT_URL_LAMBDA": "http://b"}, "https://lambda.us-east-1.amazonaws.com"),
+        ({"AWS_ENDPOINT_URL_LAMBDA_MICROVMS": ""}, "https://lambda.us-east-1.amazonaws.com"),
+        ({"AWS_PROFILE": "common"}, "http://common.example"),
+        ({"AWS_PROFILE": "own"}, "http://own.example/base"),
+        ({"AWS_PROFILE": "own", "AWS_ENDPOINT_URL": "http://a"}, "http://a"),
+        ({"AWS_PROFILE": "ignoring"}, "https://lambda.us-east-1.amazonaws.com"),
+        ({"AWS_PROFILE": "ignoring", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "false"}, "http://common.example"),
+        (
+            {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "TRUE", "AWS_ENDPOINT_URL": "http://a"},
+            "https://lambda.us-east-1.amazonaws.com",
+        ),
+        ({"AWS_PROFILE": "fips"}, "https://lambda-fips.us-east-1.amazonaws.com"),
+    ],
+)
+def test_overrides_count_in_botocore_s_order(environ, variables, expected):
+    assert endpoint.resolve(SERVICE, "us-east-1", {**environ, **variables}) == expected
+
+
+def test_a_profile_can_be_named(environ):
+    assert endpoint.resolve(SERVICE, "us-east-1", environ, "own") == "http://own.example/base"
+
+
+def test_each_service_has_its_own_variable():
+    environ = {"HOME": "/nonexistent", "AWS_ENDPOINT_URL_LAMBDA_CORE": "http://core"}
+    assert endpoint.resolve("lambda-core", "us-east-1", environ) == "http://core"
+    assert endpoint.resolve(SERVICE, "us-east-1", environ) != "http://core"
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:80", "ftp://a", "http://", "http://a b", "http://a?b", "http://user:hunter2@a", "http://a\n"]
+)
+def test_an_override_that_is_no_url_names_its_source_and_not_itself(url):
+    with pytest.raises(errors.SettingError, match="AWS_ENDPOINT_URL ") as caught:
+        endpoint.resolve(SERVICE, "us-east-1", {"HOME": "/nonexistent", "AWS_ENDPOINT_URL": url})
+    assert "hunter2" not in caught.value.message

@@ -1,0 +1,95 @@
+"""What an error answer means, as far as it needs no server (test_service reaches every class)."""
+
+from email.utils import formatdate
+
+import pytest
+
+from vmnest import errors
+from vmnest.aws import refusals
+
+
+def refusal(**facts) -> refusals.Refusal:
+    facts = {"operation": "Op", "region": "xx-1", "status": 400, "error_type": None, "message": "m", **facts}
+    return refusals.Refusal(**facts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "expected"),
+    [
+        ("Throttling", 400, errors.ThrottledError),
+        ("FancyThrottlingThing", 420, errors.ThrottledError),
+        ("SlowDown", 503, errors.ThrottledError),
+        ("AuthFailure", 401, errors.SignatureRefusedError),
+        (None, 401, errors.SignatureRefusedError),
+        ("SomethingNew", 404, errors.ResourceNotFoundError),
+        ("SomethingNew", 500, errors.ServiceFaultError),
+        ("SomethingNew", 422, errors.ServiceError),
+    ],
+)
+def test_the_type_decides_and_then_the_status(kind, status, expected):
+    assert type(refusals.to_error(refusal(error_type=kind, status=status))) is expected
+
+
+def test_a_message_is_one_bounded_line():
+    error = refusals.to_error(refusal(message="a\nb\t c" + "x" * 10_000))
+    assert "\n" not in error.message
+    assert "a b c" in error.message
+    assert len(error.message) < 400
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, None),
+        ("5", 5.0),
+        (" 0 ", 0.0),
+        ("-1", None),
+        ("soon", None),
+        ("1.5", None),
+        ("\u0665", None),
+        ("9" * 30, None),
+        (formatdate(1_800_000_010), 10.0),
+        (formatdate(1_700_000_000), 0.0),
+    ],
+)
+def test_both_forms_of_retry_after_are_read(text, expected):
+    assert refusals.parse_retry_after(text, date=1_800_000_000.0) == expected
+
+
+def test_a_date_to_wait_for_needs_the_server_s_own_date():
+    assert refusals.parse_retry_after(formatdate(1_800_000_010), date=None) is None
+
+
+@pytest.mark.parametrize("text", [None, "", "yesterday", "Mon, 99 Foo 2026 00:00:00 GMT", "1", "\0"])
+def test_a_date_that_is_none_is_none(text):
+    assert refusals.parse_date(text) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"", None),
+        (b"  \n ", None),
+        (b"plain text", "plain text"),
+        (b"<HTML><TITLE >Bad\n Gateway</TITLE>", "Bad Gateway"),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"<title></title>", None),
+    ],
+)
+def test_a_page_is_told_by_its_title_or_beginning(body, expected):
+    assert refusals.gateway_text(body) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "expected"),
+    [
+        ("RequestTimeTooSkewed", None, True),
+        ("InvalidSignatureException", "Signature expired: 1 is now earlier than 2", True),
+        ("InvalidSignatureException", "Signature not yet current: 1", True),
+        ("InvalidSignatureException", "The request signature we calculated does not match", False),
+        ("ExpiredTokenException", "The security token included in the request is expired", False),
+        (None, None, False),
+    ],
+)
+def test_a_refusal_for_the_clock_is_told_from_others(kind, message, expected):
+    assert refusals.is_about_the_clock(refusal(error_type=kind, message=message)) is expected

@@ -1,0 +1,59 @@
+"""Whether there is a next attempt, without a server."""
+
+import pytest
+
+from vmnest import errors
+from vmnest.aws import model, retries
+
+
+def service_error(kind: type[errors.ServiceError], retry_after: float | None = None) -> errors.ServiceError:
+    return kind("m", operation="Op", status=500, retry_after=retry_after)
+
+
+@pytest.mark.parametrize(
+    ("error", "repeatable", "expected"),
+    [
+        (service_error(errors.ThrottledError), False, True),
+        (service_error(errors.CapacityError), False, True),
+        (service_error(errors.ServiceFaultError), False, False),
+        (service_error(errors.ServiceFaultError), True, True),
+        (service_error(errors.QuotaExceededError), True, False),
+        (service_error(errors.AccessDeniedError), True, False),
+        (service_error(errors.AnswerInvalidError), True, False),
+        (errors.ConnectError("m"), False, True),
+        (errors.ProxyError("m"), False, True),
+        (errors.ConnectionLostError("m"), False, False),
+        (errors.ConnectionLostError("m"), True, True),
+        (errors.ReadTimeoutError("m"), False, False),
+        (errors.ReadTimeoutError("m"), True, True),
+        (errors.TlsError("m"), True, False),
+        (errors.AnswerTooLargeError("m"), True, False),
+    ],
+)
+def test_harm_decides(error, repeatable, expected):
+    made = retries.Retries(is_repeatable=repeatable)
+    assert (made.delay_after(error, left=None) is not None) is expected
+    assert made.attempts == (2 if expected else 1)
+
+
+@pytest.mark.parametrize(("left", "expected"), [(None, True), (10.0, True), (5.0, False), (0.0, False)])
+def test_a_wait_must_leave_time_for_the_attempt(left, expected):
+    made = retries.Retries(is_repeatable=True)
+    error = service_error(errors.ThrottledError, retry_after=5.0)
+    assert (made.delay_after(error, left=left) is not None) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("GetMicrovm", True),
+        ("RunMicrovm", True),
+        ("TerminateMicrovm", True),
+        ("SuspendMicrovm", True),
+        ("UpdateMicrovmImage", True),
+        ("CreateMicrovmAuthToken", True),
+        ("UpdateMicrovmImageVersion", True),
+    ],
+)
+def test_every_operation_that_we_make_can_be_repeated(name, expected):
+    assert retries.is_repeatable(model.load("lambda-microvms").operation(name)) is expected
