@@ -1,0 +1,143 @@
+"""Machines without isolation, for tests of what stands above the driver: their ports are loopback servers."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+from vmnest import errors
+from vmnest.local.drivers import interface
+from vmnest.wire import bodies, http1, streams
+
+Script = Callable[[streams.Stream], None]
+
+
+@contextlib.contextmanager
+def scripted_server(script: Script) -> Iterator[int]:
+    """A loopback server whose connections are each answered by ``script``; gives its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads: list[threading.Thread] = []
+    open_sockets: list[socket.socket] = []
+
+    def serve(sock: socket.socket) -> None:
+        with sock, contextlib.suppress(ConnectionError):
+            script(streams.Stream(sock))
+
+    def accept() -> None:
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            sock.settimeout(20)
+            open_sockets.append(sock)
+            threads.append(threading.Thread(target=serve, args=(sock,)))
+            threads[-1].start()
+
+    acceptor = threading.Thread(target=accept)
+    acceptor.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        acceptor.join()
+        for sock in open_sockets:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join()
+
+
+def read_request(stream: streams.Stream) -> tuple[http1.Request, bytes] | None:
+    """The next request on a connection and its body, or None at its end."""
+    head = stream.read_head()
+    if head is None:
+        return None
+    request = http1.parse_request(head)
+    return request, b"".join(stream.body(bodies.BodyDecoder(http1.request_framing(request))))
+
+
+class Hooks:
+    """A server of lifecycle hooks that writes down what it was told. ``statuses`` says what it answers."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[http1.Request, bytes]] = []
+        self.statuses: dict[str, int] = {}
+        self.hold: threading.Event | None = None
+
+    def names(self) -> list[str]:
+        """The hooks that were called, in order."""
+        return [request.target.rpartition("/")[2] for request, _ in self.seen]
+
+    def __call__(self, stream: streams.Stream) -> None:
+        while (got := read_request(stream)) is not None:
+            self.seen.append(got)
+            if self.hold is not None:
+                self.hold.wait(20)
+            status = self.statuses.get(got[0].target.rpartition("/")[2], 200)
+            stream.send(f"HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+
+
+class FakeMachine:
+    """A machine whose guest ports are loopback ports."""
+
+    def __init__(self, ports: Mapping[int, int], *, on_end: Callable[[interface.Ended], None]) -> None:
+        self.ports = dict(ports)
+        self.ended: interface.Ended | None = None
+        self.facts: Mapping[str, object] = {"isolation": "namespace", "enforced": "watch"}
+        self.dialled: list[int] = []
+        self._on_end = on_end
+        self._lock = threading.Lock()
+
+    def dial(self, port: int, *, timeout: float) -> socket.socket:
+        if self.ended is not None:
+            raise errors.LocalCloudError("the machine is gone")
+        self.dialled.append(port)
+        if port not in self.ports:
+            raise ConnectionRefusedError
+        return socket.create_connection(("127.0.0.1", self.ports[port]), timeout=timeout)
+
+    def stop(self, *, grace: float = 0) -> None:
+        self.end(interface.Ended(None, 9, interface.STOPPED))
+
+    def end(self, ended: interface.Ended) -> None:
+        """End for that reason, as if by itself."""
+        with self._lock:
+            if self.ended is not None:
+                return
+            self.ended = ended
+        self._on_end(ended)
+
+
+class FakeDriver:
+    """Starts FakeMachines. ``gate`` holds starts back until it is set; ``failure`` makes them fail."""
+
+    name = "fake"
+    isolation = "namespace"
+    memory_snapshot = False
+
+    def __init__(self, ports: Mapping[int, int]) -> None:
+        self.ports = ports
+        self.launches: list[interface.Launch] = []
+        self.machines: list[FakeMachine] = []
+        self.discarded: list[str] = []
+        self.gate: threading.Event | None = None
+        self.failure: errors.LocalCloudError | None = None
+
+    def start(self, launch: interface.Launch, *, on_end: Callable[[interface.Ended], None]) -> FakeMachine:
+        self.launches.append(launch)
+        if self.gate is not None:
+            self.gate.wait(20)
+        if self.failure is not None:
+            raise self.failure
+        self.machines.append(FakeMachine(self.ports, on_end=on_end))
+        return self.machines[-1]
+
+    def discard(self, folder: str) -> None:
+        self.discarded.append(folder)
+
+    def close(self) -> None:
+        return None
