@@ -261,4 +261,4 @@ def _in_java(value: Any) -> str:
         return "{" + ", ".join(f"{key}={_in_java(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_in_java(one) for one in value) + "]"
-    return str(value)
+    return "null" if value is None else str(value)

@@ -27,6 +27,8 @@ _KINDS = {"structure", "list", "map", "timestamp", *_PLAIN}
 _UNSUPPORTED_IN_SHAPES = {"payload", "document", "eventstream", "eventpayload", "eventheader"}
 _UNSUPPORTED_IN_MEMBERS = {"streaming", "jsonvalue", "hostLabel", "requiresLength"}
 _UNSUPPORTED_IN_OPERATIONS = {"endpoint", "httpChecksum", "httpChecksumRequired", "requestcompression", "authtype"}
+# Secrets that models older than botocore 1.43.67 do not mark as such.
+_SENSITIVE = {"RunMicrovmRequestRunHookPayloadString", "EnvironmentVariableValue"}
 _GZIP = 31  # zlib's name for "with a gzip header"; the gzip module costs more than the decompression
 
 
@@ -74,7 +76,7 @@ class Shape:
         self.pattern: str | None = raw.get("pattern")
         self.choices: tuple[str, ...] = tuple(raw.get("enum", ()))
         self.required: frozenset[str] = frozenset(raw.get("required", ()))
-        self.is_sensitive: bool = raw.get("sensitive", False)
+        self.is_sensitive: bool = raw.get("sensitive", name in _SENSITIVE)
         self.is_union: bool = raw.get("union", False)
         self.timestamp_format: str = raw.get("timestampFormat", "unixTimestamp")
         error: Mapping[str, Any] = raw.get("error", {})
