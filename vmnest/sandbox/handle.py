@@ -405,8 +405,13 @@ class Sandbox:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _awake_agent(self) -> AgentClient:
-        """The agent. What we know to be suspended is resumed first: a request that meets a proxy which cannot say
-        whether it was executed could not be repeated."""
+        """The agent, unless we know that it cannot answer.
+
+        What we know to be suspended is resumed first: a request that meets a proxy which cannot say whether it was
+        executed could not be repeated. What we know to have ended may answer for a moment more, and then not.
+        """
+        if self.state in names.ENDED_STATES:
+            raise errors.MicroVMEndedError(f"sandbox {self.name} has ended ({self.state})")
         if self.state == names.SUSPENDED:
             self.resume()
         return self._link.agent()

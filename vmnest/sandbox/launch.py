@@ -157,7 +157,7 @@ def _was_refused(error: BaseException) -> bool:
     if isinstance(error, errors.TransportError):
         return not error.sent
     if isinstance(error, errors.ServiceError):
-        return error.status < 500
+        return error.status < 500 or isinstance(error, errors.CapacityError)
     return isinstance(error, (errors.NotFoundError, errors.UsageError, errors.CredentialsError))
 
 

@@ -1,0 +1,356 @@
+"""Sandbox: the control plane in memory, the agent real."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.agent import Agent
+from tests.support.fake_control import WISH, FakeControl, FakePlace
+from tests.support.scripted import SILENT, ScriptedServer, answer, json_answer
+from vmnest import errors, registry
+from vmnest.agent.results import ExecResult
+from vmnest.deadline import Deadline
+from vmnest.sandbox import Sandbox
+
+HEALTHY = json_answer(200, {"status": "ok", "version": "1", "features": []})
+NOT_REACHED = answer(502, headers=[("x-aws-proxy-error", "MICROVM_CONNECT_FAILED")])
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> registry.Registry:
+    return registry.Registry(str(tmp_path / "state.json"))
+
+
+@pytest.fixture
+def control(shared_agent: Agent) -> FakeControl:
+    return FakeControl(shared_agent.url)
+
+
+@pytest.fixture
+def sandbox(control: FakeControl, records: registry.Registry) -> Sandbox:
+    return create(control, records)
+
+
+def create(
+    control: FakeControl,
+    records: registry.Registry,
+    *,
+    environ: Mapping[str, str] | None = None,
+    timeout: float = 30,
+) -> Sandbox:
+    place: Any = FakePlace(control, environ=environ)
+    return Sandbox._launch(WISH, place=place, records=records, deadline=Deadline(timeout), verify_tls=None)
+
+
+def attach(control: FakeControl, records: registry.Registry) -> Sandbox:
+    """The same sandbox as another process would see it."""
+    place: Any = FakePlace(control)
+    return Sandbox(records.require("demo"), place=place, records=records)
+
+
+# -- making ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_created_sandbox_is_recorded_and_answers(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    assert (sandbox.name, sandbox.microvm_id, sandbox.state) == ("demo", "microvm-1", "RUNNING")
+    assert sandbox.record == records.require("demo")
+    assert sandbox.exec("echo", ["hi"]).stdout == b"hi\n"
+    assert control.microvms.calls == ["run"]
+    assert len(control.mints) == 1
+
+
+def test_creation_waits_for_the_agent_and_outlasts_502s(records: registry.Registry) -> None:
+    with ScriptedServer(NOT_REACHED, NOT_REACHED, HEALTHY) as server:
+        assert create(FakeControl(server.url), records).state == "RUNNING"
+
+
+def test_a_microvm_that_ends_while_it_is_waited_for_is_an_error_and_leaves_nothing(
+    records: registry.Registry,
+) -> None:
+    reason = "Run lifecycle hook returned HTTP status 500."
+    with ScriptedServer(NOT_REACHED) as server:
+        control = FakeControl(server.url)
+        original = control.microvms.run
+
+        def run(spec: Any, **options: Any) -> Any:
+            microvm = original(spec, **options)
+            control.microvms.change(microvm.microvm_id, state="TERMINATED", state_reason=reason)
+            return microvm
+
+        control.microvms.run = run  # type: ignore[method-assign]
+        with pytest.raises(errors.MicroVMEndedError, match="hook returned HTTP status 500"):
+            create(control, records)
+    assert records.all() == []
+
+
+def test_an_agent_that_never_answers_leaves_no_microvm_and_no_record(records: registry.Registry) -> None:
+    with ScriptedServer(SILENT, repeat_last=True) as server:
+        control = FakeControl(server.url)
+        with pytest.raises(errors.WaitTimeoutError):
+            create(control, records, timeout=0.3)
+    assert control.microvms.alive == []
+    assert control.microvms.calls[-1] == "terminate"
+    assert records.all() == []
+
+
+def test_another_program_on_the_agents_port_leaves_nothing_either(records: registry.Registry) -> None:
+    with ScriptedServer(answer(200, "<html>")) as server:
+        control = FakeControl(server.url)
+        with pytest.raises(errors.AgentAnswerError):
+            create(control, records)
+    assert control.microvms.alive == []
+    assert records.all() == []
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_status_other_than_0_is_a_result_unless_it_is_checked(sandbox: Sandbox) -> None:
+    assert sandbox.exec("sh", ["-c", "echo out; echo err >&2; exit 3"]) == ExecResult(3, b"out\n", b"err\n")
+    with pytest.raises(errors.CommandFailedError, match="status 3") as caught:
+        sandbox.exec("sh", ["-c", "echo out; exit 3"], check=True)
+    assert caught.value.result == ExecResult(3, b"out\n", b"")
+    assert sandbox.exec("true", check=True).success
+
+
+def test_death_by_a_signal_is_128_and_its_number(sandbox: Sandbox) -> None:
+    result = sandbox.exec("sh", ["-c", "kill -9 $$"])
+    assert (result.exit_code, result.signal) == (137, "SIGKILL")
+    with pytest.raises(errors.CommandFailedError, match="SIGKILL"):
+        sandbox.exec("sh", ["-c", "kill -9 $$"], check=True)
+
+
+def test_a_timeout_carries_what_the_command_left(sandbox: Sandbox) -> None:
+    with pytest.raises(errors.CommandTimedOutError) as caught:
+        sandbox.exec("sh", ["-c", "echo a; sleep 5"], timeout=0.5)
+    assert (caught.value.result.stdout, caught.value.result.timed_out) == (b"a\n", True)
+
+
+def test_variables_arrive_byte_for_byte(sandbox: Sandbox) -> None:
+    value = "a\"b\nc=d $HOME 'é'"
+    assert sandbox.exec("printenv", ["X"], env={"X": value}).stdout == value.encode() + b"\n"
+
+
+def test_standard_input_is_empty(sandbox: Sandbox) -> None:
+    assert sandbox.exec("cat", timeout=10) == ExecResult(0, b"", b"")
+
+
+def test_a_shell_line_is_run_by_bash_or_sh(sandbox: Sandbox) -> None:
+    assert sandbox.shell("x=1; echo $((x + 1)) | cat").stdout == b"2\n"
+    assert sandbox.shell("cat <<'E'\na $b\nE\n").stdout == b"a $b\n"
+    with pytest.raises(errors.CommandFailedError):
+        sandbox.shell("exit 4", check=True)
+
+
+def test_a_shell_line_is_text(sandbox: Sandbox) -> None:
+    with pytest.raises(errors.BadArgumentError, match="command"):
+        sandbox.shell("a\0b")
+
+
+def test_fifty_commands_at_once_keep_their_outputs_apart(sandbox: Sandbox, control: FakeControl) -> None:
+    with ThreadPoolExecutor(25) as pool:
+        results = list(pool.map(lambda number: sandbox.exec("echo", [str(number)]).stdout, range(50)))
+    assert results == [b"%d\n" % number for number in range(50)]
+    assert len(control.mints) == 1
+
+
+def test_the_working_directory_is_the_agents_unless_it_is_set(
+    control: FakeControl, records: registry.Registry, shared_agent: Agent, tmp_path: Path
+) -> None:
+    assert create(control, records).exec("pwd").stdout_text.strip() == str(shared_agent.workdir)
+    records.remove("demo")
+    sandbox = create(control, records, environ={"AGENT_SANDBOX_WORKDIR": str(tmp_path)})
+    assert sandbox.exec("pwd").stdout_text.strip() == str(tmp_path)
+    assert sandbox.exec("pwd", cwd="/").stdout_text.strip() == "/"
+
+
+def test_files_have_their_upstream_names_too(sandbox: Sandbox, tmp_path: Path) -> None:
+    sandbox.write_file(str(tmp_path / "f"), b"\xff")
+    assert sandbox.read_file(str(tmp_path / "f")) == sandbox.files.read(str(tmp_path / "f")) == b"\xff"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # a child of a threaded process is the case here
+def test_it_can_be_used_in_a_forked_child_and_in_its_parent(sandbox: Sandbox) -> None:
+    sandbox.exec("true")
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if sandbox.exec("echo", ["child"]).stdout == b"child\n" else 2
+        finally:
+            os._exit(status)
+    assert sandbox.exec("echo", ["parent"]).stdout == b"parent\n"
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert sandbox.exec("echo", ["parent"]).stdout == b"parent\n"
+
+
+# -- life --------------------------------------------------------------------------------------------------------------
+
+
+def test_leaving_the_block_ends_it_and_forgets_its_name(control: FakeControl, records: registry.Registry) -> None:
+    with create(control, records) as sandbox:
+        assert control.microvms.alive == ["microvm-1"]
+    assert control.microvms.alive == []
+    assert records.all() == []
+    assert sandbox.state == "TERMINATED"
+
+
+def test_an_error_in_the_block_is_the_one_that_is_raised(control: FakeControl, records: registry.Registry) -> None:
+    with pytest.raises(ZeroDivisionError), create(control, records):
+        _ = 1 / 0
+    assert control.microvms.alive == []
+
+
+@pytest.mark.parametrize("verb", ["stop", "terminate", "kill"])
+def test_ending_it_again_is_fine_and_so_is_ending_what_is_gone(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry, verb: str
+) -> None:
+    control.microvms.known.clear()
+    getattr(sandbox, verb)()
+    getattr(sandbox, verb)()
+    assert records.all() == []
+
+
+def test_if_the_end_cannot_be_reached_the_record_stays(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    control.microvms.failures["terminate"] = [errors.ConnectError("no network")]
+    with pytest.raises(errors.ConnectError):
+        sandbox.terminate()
+    assert records.get("demo") is not None
+    sandbox.terminate()
+    assert records.get("demo") is None
+
+
+def test_ending_one_does_not_forget_another_that_has_its_name_by_now(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    other = registry.Record("demo", microvm_id="microvm-9", client_token="u")
+    records.put(other, replace=True)
+    sandbox.terminate()
+    assert records.require("demo") == other
+
+
+def test_ending_a_launch_that_was_cut_off_ends_its_microvm(control: FakeControl, records: registry.Registry) -> None:
+    sandbox = create(control, records)
+    spec = control.microvms.specs[0]
+    cut_off = sandbox.record.replace(microvm_id=None, endpoint=None, launch={**spec.__dict__, "idle_policy": None})
+    records.put(cut_off, replace=True)
+    attach(control, records).terminate()
+    assert control.microvms.alive == []
+    assert records.all() == []
+
+
+def test_after_its_end_nothing_is_sent(sandbox: Sandbox) -> None:
+    sandbox.terminate()
+    with pytest.raises(errors.MicroVMEndedError, match="demo"):
+        sandbox.exec("true")
+    with pytest.raises(errors.MicroVMEndedError):
+        sandbox.files.read("/etc/hostname")
+
+
+def test_suspended_and_resumed_it_goes_on(sandbox: Sandbox, control: FakeControl, records: registry.Registry) -> None:
+    sandbox.suspend()
+    assert sandbox.state == "SUSPENDED"
+    assert records.require("demo").state_hint == "SUSPENDED"
+    sandbox.start()
+    assert sandbox.state == "RUNNING"
+    assert records.require("demo").state_hint == "RUNNING"
+    assert control.microvms.calls == ["run", "suspend", "get", "resume"]
+
+
+def test_what_is_known_to_be_suspended_is_resumed_on_use_by_any_process(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    sandbox.suspend()
+    other = attach(control, records)
+    assert other.exec("echo", ["hi"]).stdout == b"hi\n"
+    assert control.microvms.calls[-1] == "resume"
+    assert other.files.write("x", b"") == 0
+    assert control.microvms.calls.count("resume") == 1
+
+
+def test_suspending_what_ends_is_an_error_with_the_reason(sandbox: Sandbox, control: FakeControl) -> None:
+    original = control.microvms.suspend
+
+    def suspend(microvm_id: str, **options: Any) -> None:
+        original(microvm_id, **options)
+        control.microvms.change(microvm_id, state="TERMINATED", state_reason="the hook said 500")
+
+    control.microvms.suspend = suspend  # type: ignore[method-assign]
+    with pytest.raises(errors.MicroVMEndedError, match="the hook said 500"):
+        sandbox.suspend()
+
+
+# -- looking -----------------------------------------------------------------------------------------------------------
+
+
+def test_state_is_what_was_seen_last_and_refresh_asks(sandbox: Sandbox, control: FakeControl) -> None:
+    control.microvms.change("microvm-1", state="SUSPENDED")
+    assert sandbox.state == "RUNNING"
+    assert sandbox.refresh() == sandbox.state == "SUSPENDED"
+
+
+def test_inspect_shows_what_the_service_says(sandbox: Sandbox) -> None:
+    assert sandbox.inspect()["microvmId"] == "microvm-1"
+
+
+def test_no_representation_shows_a_token(sandbox: Sandbox) -> None:
+    sandbox.exec("true")
+    assert repr(sandbox) == "Sandbox('demo', microvm_id='microvm-1', state='RUNNING')"
+    assert "token-1" not in repr(vars(sandbox)) + repr(vars(sandbox._link))
+
+
+# -- finding -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> registry.Registry:
+    """A registry that the environment names, with a sandbox on AWS in it; nothing to connect to."""
+    path = tmp_path / "elsewhere.json"
+    for name in [name for name in os.environ if name.startswith(("AWS_", "AGENT_SANDBOX_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AGENT_SANDBOX_STATE", str(path))
+    records = registry.Registry(str(path))
+    records.put(registry.Record("old", microvm_id="microvm-1", endpoint="vm.example", region="eu-west-1"))
+    return records
+
+
+def test_a_recorded_sandbox_is_found_by_its_name_without_asking_anybody(elsewhere: registry.Registry) -> None:
+    for sandbox in (Sandbox.get("old"), Sandbox.attach("old")):
+        assert (sandbox.microvm_id, sandbox.endpoint) == ("microvm-1", "https://vm.example")
+        assert not sandbox.is_local
+    assert Sandbox.get("old", region="us-east-2").record == elsewhere.require("old")
+
+
+def test_an_unknown_name_is_not_found(elsewhere: registry.Registry) -> None:
+    with pytest.raises(errors.SandboxNotFoundError, match="nobody"):
+        Sandbox.get("nobody")
+    assert [record.name for record in elsewhere.all()] == ["old"]
+
+
+def test_a_microvm_that_nobody_recorded_can_be_attached(elsewhere: registry.Registry) -> None:
+    sandbox = Sandbox.attach("mine", "microvm-7", endpoint="vm7.example", region="us-east-1", agent_port=9999)
+    assert (sandbox.name, sandbox.microvm_id, sandbox.endpoint) == ("mine", "microvm-7", "https://vm7.example")
+    assert sandbox.record.agent_port == 9999
+    assert [record.name for record in elsewhere.all()] == ["old"]
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a\n", "x" * 64, "-a"])
+def test_a_name_that_no_sandbox_may_have_is_refused(elsewhere: registry.Registry, name: str) -> None:
+    with pytest.raises(errors.UsageError, match="name"):
+        Sandbox.create(name, image_arn="demo", region="us-east-1")
+
+
+def test_without_an_image_there_is_nothing_to_start(elsewhere: registry.Registry) -> None:
+    with pytest.raises(errors.UsageError, match="image"):
+        Sandbox.create("new", region="us-east-1")
+    assert [record.name for record in elsewhere.all()] == ["old"]

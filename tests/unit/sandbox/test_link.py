@@ -1,0 +1,152 @@
+"""How a sandbox reaches its MicroVM: lazily, once, and again after things moved."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.agent import Agent
+from tests.support.fake_control import ARN, FakeControl, FakePlace
+from tests.support.scripted import ScriptedServer, answer, json_answer
+from vmnest import errors, registry
+from vmnest.control.microvms import RunSpec
+from vmnest.deadline import NEVER
+from vmnest.sandbox.link import Link
+
+OK = json_answer(200, {"exit_code": 0, "encoding": "base64", "stdout": "b2s=", "stderr": ""})
+NOT_REACHED = answer(502, headers=[("x-aws-proxy-error", "MICROVM_CONNECT_FAILED")])
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> registry.Registry:
+    return registry.Registry(str(tmp_path / "state.json"))
+
+
+@pytest.fixture
+def closed_url() -> str:
+    """An address on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    return f"http://127.0.0.1:{port}"
+
+
+def link_to(endpoint: str | None, control: FakeControl, records: registry.Registry, **members: Any) -> Link:
+    """A link to a MicroVM that runs and is recorded with that endpoint."""
+    microvm = control.microvms.run(RunSpec(ARN, "t"), deadline=NEVER)
+    control.microvms.change(microvm.microvm_id, state="RUNNING")
+    control.microvms.calls.clear()
+    record = registry.Record("demo", microvm_id=microvm.microvm_id, endpoint=endpoint, client_token="t", **members)
+    records.put(record)
+    place: Any = FakePlace(control)
+    return Link(record, place=place, records=records, verify_tls=None)
+
+
+def test_nothing_is_asked_before_it_is_needed(records: registry.Registry) -> None:
+    with ScriptedServer() as server:
+        control = FakeControl(server.url)
+        link = link_to(server.url, control, records)
+        assert (link.endpoint, link.microvm_id, link.state) == (server.url, "microvm-1", "PENDING")
+        link.agent()
+    assert control.microvms.calls == []
+    assert control.mints == []
+
+
+def test_a_command_costs_one_mint_and_no_look(records: registry.Registry) -> None:
+    with ScriptedServer(OK, OK) as server:
+        control = FakeControl(server.url)
+        link = link_to(server.url, control, records, agent_port=9999)
+        assert [link.agent().exec("x").stdout for _ in range(2)] == [b"ok", b"ok"]
+    assert control.microvms.calls == []
+    assert control.mints == [("microvm-1", (9999,))]
+    assert server.requests[0].headers["x-aws-proxy-port"] == "9999"
+
+
+def test_twenty_threads_share_one_connection_of_each_kind(records: registry.Registry, agent: Agent) -> None:
+    control = FakeControl(agent.url)
+    link = link_to(agent.url, control, records)
+    with ThreadPoolExecutor(20) as pool:
+        results = list(pool.map(lambda number: link.agent().exec("echo", [str(number)]).stdout, range(20)))
+    assert results == [b"%d\n" % number for number in range(20)]
+    assert len(control.mints) == 1
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"), [("vm.example", "https://vm.example"), ("http://127.0.0.1:1", "http://127.0.0.1:1")]
+)
+def test_an_endpoint_without_a_scheme_is_https(records: registry.Registry, recorded: str, expected: str) -> None:
+    assert link_to(recorded, FakeControl("https://other"), records).endpoint == expected
+
+
+def test_an_endpoint_that_no_record_has_is_asked_for(records: registry.Registry) -> None:
+    control = FakeControl("https://vm.example")
+    assert link_to(None, control, records).endpoint == "https://vm.example"
+    assert control.microvms.calls == ["get"]
+
+
+def test_a_launch_that_was_cut_off_has_no_microvm(records: registry.Registry) -> None:
+    place: Any = FakePlace(FakeControl("https://x"))
+    link = Link(registry.Record("demo"), place=place, records=records, verify_tls=None)
+    with pytest.raises(errors.MicroVMNotFoundError, match="cut off"):
+        _ = link.microvm_id
+
+
+def test_an_endpoint_that_moved_is_found_and_recorded(records: registry.Registry, closed_url: str) -> None:
+    with ScriptedServer(OK) as server:
+        control = FakeControl(server.url)
+        link = link_to(closed_url, control, records)
+        assert link.agent().exec("x").stdout == b"ok"
+    assert control.microvms.calls == ["get"]
+    assert records.require("demo").endpoint == server.url
+
+
+def test_a_suspended_microvm_that_is_not_reached_is_resumed(records: registry.Registry) -> None:
+    with ScriptedServer(NOT_REACHED, OK) as server:
+        control = FakeControl(server.url)
+        link = link_to(server.url, control, records)
+        control.microvms.change("microvm-1", state="SUSPENDED")
+        assert link.agent().exec("x").stdout == b"ok"
+    assert control.microvms.calls == ["get", "resume"]
+
+
+def test_a_microvm_that_ended_is_an_error_with_its_reason_at_once(records: registry.Registry) -> None:
+    with ScriptedServer(NOT_REACHED) as server:
+        control = FakeControl(server.url)
+        link = link_to(server.url, control, records)
+        control.microvms.change("microvm-1", state="TERMINATED", state_reason="MicroVM exceeded maximum lifetime.")
+        with pytest.raises(errors.MicroVMEndedError, match="maximum lifetime") as caught:
+            link.agent().exec("x")
+    assert isinstance(caught.value.__cause__, errors.EndpointUnavailableError)
+    assert link.state == "TERMINATED"
+
+
+def test_a_microvm_that_is_unknown_by_now_is_not_found(records: registry.Registry, closed_url: str) -> None:
+    control = FakeControl(closed_url)
+    link = link_to(closed_url, control, records)
+    control.microvms.known.clear()
+    with pytest.raises(errors.MicroVMNotFoundError):
+        link.agent().exec("x")
+
+
+def test_looking_writes_no_record(records: registry.Registry, tmp_path: Path) -> None:
+    control = FakeControl("https://moved.example")
+    link = link_to("https://old.example", control, records)
+    before = (tmp_path / "state.json").read_bytes()
+    assert link.look().endpoint == link.endpoint == "https://moved.example"
+    assert (tmp_path / "state.json").read_bytes() == before
+
+
+def test_nothing_is_noted_under_a_name_that_is_another_sandboxs_by_now(records: registry.Registry) -> None:
+    control = FakeControl("https://vm.example")
+    link = link_to("https://vm.example", control, records)
+    other = registry.Record("demo", microvm_id="microvm-9", endpoint="https://other", client_token="u")
+    records.put(other, replace=True)
+    link.note(state_hint="SUSPENDED")
+    assert records.require("demo") == other
+    records.remove("demo")
+    link.note(state_hint="RUNNING")
+    assert records.all() == []
+    assert link.record.state_hint == "RUNNING"
