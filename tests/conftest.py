@@ -6,5 +6,6 @@ pytest_plugins = [
     "tests.support.clock",
     "tests.support.cloud",
     "tests.support.peers",
+    "tests.support.control",  # after those that it imports, or pytest cannot rewrite their assertions
     "tests.support.skips",
 ]

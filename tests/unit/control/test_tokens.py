@@ -1,0 +1,69 @@
+import json
+
+import pytest
+
+from tests.support.control import Controls
+from tests.support.peers import json_answer
+from vmnest import errors
+from vmnest.control import tokens
+
+JWE = "eyJhbGciOiJkaXIi..aaaa.bbbb-_.cccc"
+
+
+def test_a_token_has_the_headers_of_the_answer_and_no_others(controls: Controls):
+    made = controls(json_answer(200, {"authToken": {"X-aws-proxy-auth": JWE, "X-Other": "v"}}))
+    token = tokens.mint(
+        made.service, "microvm-1", ports=(8080, 3000), minutes=5, deadline=made.deadline(), clock=made.clock
+    )
+    assert token.headers == (("X-aws-proxy-auth", JWE), ("X-Other", "v"))
+    assert token.value.reveal() == JWE
+    assert token.ports == (8080, 3000)
+    assert token.expires_at == made.clock.time() + 300
+    (request,) = made.peer.requests
+    assert request.target == "/2025-09-09/microvms/microvm-1/auth-token"
+    assert json.loads(request.body) == {
+        "expirationInMinutes": 5,
+        "allowedPorts": [{"port": 8080}, {"port": 3000}],
+    }
+
+
+def test_a_token_does_not_print(controls: Controls):
+    made = controls(json_answer(200, {"authToken": {"X-aws-proxy-auth": JWE}}))
+    token = made.control.mint_token("microvm-1", [8080], deadline=made.deadline())
+    assert "eyJ" not in f"{token} {token!r} {token.value}"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"X-aws-proxy-auth": ""},
+        {"X-aws-proxy-auth": "a\r\nHost: evil"},
+        {"X-aws-proxy-auth": "a b"},
+        {"X-aws-proxy-auth": "\u00e9"},
+        {"X-aws-proxy-auth": "a" * 8001},
+        {"X-aws-proxy-auth\r\n": "a"},
+        {"X aws": "a"},
+        {"X:": "a"},
+        {"": "a"},
+    ],
+)
+def test_headers_that_cannot_be_sent_are_refused_without_their_value(controls: Controls, headers):
+    made = controls(json_answer(200, {"authToken": headers}))
+    with pytest.raises(errors.AnswerInvalidError) as caught:
+        made.control.mint_token("microvm-1", [8080], deadline=made.deadline())
+    assert "evil" not in caught.value.message
+
+
+@pytest.mark.parametrize(("ports", "minutes"), [([0], 60), ([65536], 60), ([], 60), ([8080], 0)])
+def test_what_the_service_would_refuse_is_not_sent(controls: Controls, ports, minutes):
+    made = controls()
+    with pytest.raises(errors.RequestInvalidError):
+        made.control.mint_token("microvm-1", ports, minutes=minutes, deadline=made.deadline())
+    assert made.peer.requests == []
+
+
+def test_a_token_for_an_unknown_microvm_says_so(controls: Controls):
+    made = controls(json_answer(404, {"message": "MicroVM not found: x"}))
+    with pytest.raises(errors.MicroVMNotFoundError):
+        made.control.mint_token("x", [8080], deadline=made.deadline())
