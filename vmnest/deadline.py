@@ -6,12 +6,15 @@ below it asks what is left.
 
 from __future__ import annotations
 
-import random
-import threading
 import time
-from collections.abc import Iterator
 
 from . import errors
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import random
+    import threading
+    from collections.abc import Iterator
 
 FIRST_DELAY_SECONDS = 0.05
 LAST_DELAY_SECONDS = 5.0
@@ -96,7 +99,10 @@ def backoff(
 
     The spread keeps many clients that failed together from coming back together.
     """
-    chance = chance or random.Random()  # noqa: S311 - a spread of waits is no secret
+    if chance is None:
+        import random  # here, since every command loads this module and few wait
+
+        chance = random.Random()  # noqa: S311 - a spread of waits is no secret
     delay = first
     while True:
         yield delay * (0.5 + chance.random() / 2)
