@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from .. import __version__, errors
-from . import failure, terminal, verbs
+from . import failure, terminal, values, verbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def console() -> NoReturn:
     """The program: ``main`` with the process's own arguments, streams and signals."""
     terminal.open_missing()
     _raise_on_signals()
-    sys.exit(main())
+    sys.exit(main([values.to_utf8(word) for word in sys.argv[1:]]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import os
+
 from .. import errors, settings
-from ..deadline import check_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["check_text", "parse_cpus", "parse_memory", "parse_seconds", "resolve_variables"]
+__all__ = ["check_text", "parse_cpus", "parse_memory", "parse_seconds", "resolve_variables", "to_utf8"]
+
+
+def to_utf8(text: str) -> str:
+    """What Python made of an argument's bytes by the locale (which may be ASCII), made of them by UTF-8 instead."""
+    return text if text.isascii() else os.fsencode(text).decode("utf-8", errors="surrogateescape")
 
 
 def parse_seconds(text: str) -> float:
     """``90``, ``0.5``."""
+    from ..deadline import check_seconds
+
     try:
         return check_seconds(float(text))
     except (ValueError, errors.UsageError):
@@ -59,7 +67,7 @@ def resolve_variables(given: Iterable[str], environ: Mapping[str, str]) -> dict[
             raise errors.UsageError(
                 f"--env {name}: there is no such variable here", hint=f"Give its value: --env {name}=VALUE"
             )
-        variables[name] = value if equals else environ[name]
+        variables[name] = value if equals else to_utf8(environ[name])
         check_text(name + variables[name], what=f"--env {name}")
     return variables
 
