@@ -62,10 +62,10 @@ def main() -> None:
 
 def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
     plan = mounts.Plan.from_wire(config["plan"])
-    files = Files(plan.folder)
+    files = Files(plan.folder, skeleton=plan.skeleton)
     uid = config["uid"]
     if uid is not None:
-        init.take("mount-namespace", mounts.isolate)
+        init.take("mount-namespace", lambda: _isolate_as_root(uid))
         init.take("stage", lambda: mounts.stage(plan))
         init.take("identity", lambda: _become(uid))
     else:
@@ -90,6 +90,41 @@ def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
     return Supervisor(child, files, pipes=pipes, seconds=config["max_seconds"], first=events)
 
 
+def _isolate_as_root(uid: int) -> None:
+    """A mount namespace for the stage. Root in a container may lack CAP_SYS_ADMIN: then by way of a user namespace.
+
+    That one maps root and the sandbox's uid to themselves. Such a map of two takes capabilities outside of it, so a
+    process that stays outside writes it.
+    """
+    try:
+        mounts.isolate()
+    except PermissionError:
+        wake, waker = os.pipe()
+        outside = os.fork()
+        if outside == 0:
+            _map_from_outside(wake, uid)
+        kernel.unshare(kernel.CLONE_NEWUSER)
+        os.write(waker, b"x")
+        os.close(waker)
+        os.close(wake)
+        _, status = os.waitpid(outside, 0)
+        if status != 0:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), "uid_map") from None
+        mounts.isolate()
+
+
+def _map_from_outside(wake: int, uid: int) -> None:
+    status = 1
+    try:
+        process = os.getppid()
+        os.read(wake, 1)
+        for name in ("uid_map", "gid_map"):
+            _write(f"/proc/{process}/{name}", f"0 0 1\n{uid} {uid} 1\n")
+        status = 0
+    finally:
+        os._exit(status)
+
+
 def _become(uid: int) -> None:
     """Be nobody on this host. The change makes a process undumpable, and its /proc/self root's: undo that."""
     os.setgroups([])
@@ -109,16 +144,18 @@ def _enter_namespaces() -> None:
 
 
 def _map_identity(uid: int, gid: int) -> None:
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{_INSIDE_ID} {uid} 1"),
-        ("gid_map", f"{_INSIDE_ID} {gid} 1"),
-    ):
-        descriptor = os.open(f"/proc/self/{name}", os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(descriptor, text.encode())
-        finally:
-            os.close(descriptor)
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{_INSIDE_ID} {uid} 1")
+    _write("/proc/self/gid_map", f"{_INSIDE_ID} {gid} 1")
+
+
+def _write(path: str, text: str) -> None:
+    """Write all of it at once: the kernel takes a map in one piece."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
 
 
 def _raise_loopback() -> None:
@@ -132,19 +169,21 @@ def _raise_loopback() -> None:
 class Files:
     """What the supervisor keeps open of ``vms/<id>``: after the change of uid it could not open it any more."""
 
-    __slots__ = ("console", "ended", "layer", "listener")
+    __slots__ = ("console", "ended", "layer", "listener", "skeleton")
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, skeleton: str) -> None:
         os.umask(0o077)
         write = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self.console = os.open(os.path.join(folder, CONSOLE_NAME), write, 0o600)
         self.ended = os.open(os.path.join(folder, ENDED_NAME), write, 0o600)
         self.layer = os.open(os.path.join(folder, "layer"), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.skeleton = os.open(skeleton, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self.skeleton, fcntl.LOCK_SH)  # as long as we live, nobody removes it
         self.listener = channel.listen(folder)
 
     def descriptors(self) -> tuple[int, ...]:
         """All of them."""
-        return (self.console, self.ended, self.layer, self.listener.fileno())
+        return (self.console, self.ended, self.layer, self.skeleton, self.listener.fileno())
 
 
 class Supervisor:

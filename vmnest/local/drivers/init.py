@@ -186,12 +186,28 @@ def _become(main: Main, failure: int) -> None:
         os.closerange(kept + 1, _OPEN_FILES)
         os.set_inheritable(kept, False)
         failure = kept
-        os.execve(main.argv[0], main.argv, main.environment)
+        _exec(main)
     except OSError as error:
         number = error.errno or number
     finally:
         os.write(failure, str(number).encode())
         os._exit(127)
+
+
+def _exec(main: Main) -> None:
+    """Exec the first that can be, of the places where PATH says the program may be. (os.execvpe would import.)"""
+    name = main.argv[0]
+    places = [name] if "/" in name else [f"{folder}/{name}" for folder in main.environment["PATH"].split(":")]
+    failure: OSError | None = None
+    for place in places:
+        try:
+            os.execve(place, main.argv, main.environment)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            failure = failure or error
+        except PermissionError as error:
+            failure = error
+    assert failure is not None
+    raise failure
 
 
 def _arrange(*, null: int, console: int, ready: int, failure: int) -> int:

@@ -152,7 +152,7 @@ def mount_root(plan: Plan) -> None:
         _copy_tree("s/root", _ROOT)
         return
     lower = [*(f"i{index}" for index in range(len(plan.layers))), "s/root"]
-    _overlay("root", lower=lower, target=_ROOT)
+    _overlay("%root", lower=lower, target=_ROOT)  # no layer_name has such a %
 
 
 def mount_visible(plan: Plan) -> None:

@@ -33,10 +33,8 @@ _CONSOLE_SHOWN_BYTES = 2000
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # CI systems end what a job left behind by these: a supervisor keeps them, as the daemon does.
 _TRACKING = ("RUNNER_TRACKING_ID", "BUILD_ID", "JENKINS_NODE_COOKIE")
-_AGENT_BOOT = (
-    f"import runpy, sys; sys.path.insert(0, {AGENT_FOLDER!r}); "
-    "runpy.run_module('agentd.serve', run_name='__main__', alter_sys=True)"
-)
+# What `-m agentd.serve` does, without the 3 ms that runpy takes to be imported.
+_AGENT_BOOT = f"import sys; sys.path.insert(0, {AGENT_FOLDER!r}); from agentd import serve; sys.exit(serve.main())"
 
 
 class StartFailedError(errors.LocalCloudError):
