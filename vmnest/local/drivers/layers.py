@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ... import errors
 from . import removal
 from .interpreter import Interpreter
-from .runtime import Runtime
+from .runtime import Runtime, compile_agent
 from .skeleton import AGENT_FOLDER
 
 # What is visible always, as far as it exists. The first group is walked; the stores never change in place.
@@ -32,6 +32,7 @@ _PACKAGE_RECORDS = (
     "/nix/var/nix/db",
 )
 _BUILD_SECONDS = 120
+_UNFINISHED = ".new"
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Skeletons:
         self._interpreter = interpreter
         self._lock = threading.Lock()
         self._current: str | None = None
-        self._building: tuple[str, subprocess.Popen[bytes]] | None = None
+        self._building: Build | None = None
         os.makedirs(self._home, mode=0o700, exist_ok=True)
 
     def begin(self) -> None:
@@ -126,7 +127,7 @@ class Skeletons:
     def ensure(self) -> str:
         """The folder of a finished skeleton. One that has become outdated still serves while the next is made."""
         with self._lock:
-            if self._building is not None and (self._current is None or self._building[1].poll() is not None):
+            if self._building is not None and (self._current is None or self._building.is_over):
                 self._adopt()
             key = self._key()
             if self._building is None and (self._current is None or os.path.basename(self._current) != key):
@@ -140,9 +141,7 @@ class Skeletons:
         """Give up a build that is under way."""
         with self._lock:
             if self._building is not None:
-                self._building[1].kill()
-                self._building[1].wait()
-                removal.remove_tree(_fresh(self._home, self._building[0]))
+                self._building.abandon()
                 self._building = None
 
     def _key(self) -> str:
@@ -155,21 +154,22 @@ class Skeletons:
         return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
     def _spawn(self, key: str) -> None:
-        fresh = _fresh(self._home, key)
-        worker = prepare(
-            fresh, runtime=self._runtime, view=self._view, uid=self._uid, interpreter=self._interpreter, walk=True
+        self._building = Build(
+            os.path.join(self._home, key + _UNFINISHED),
+            runtime=self._runtime,
+            view=self._view,
+            uid=self._uid,
+            interpreter=self._interpreter,
         )
-        self._building = (key, worker)
 
     def _adopt(self) -> None:
         """Wait for the build under way and make its result the current one."""
         assert self._building is not None
-        key, worker = self._building
-        self._building = None
-        finish(worker)
-        path = os.path.join(self._home, key)
+        build, self._building = self._building, None
+        build.finish()
+        path = build.target.removesuffix(_UNFINISHED)
         removal.remove_tree(path)
-        os.rename(_fresh(self._home, key), path)
+        os.rename(build.target, path)
         self._current = path
 
     def _sweep(self, *, keep: str) -> None:
@@ -177,10 +177,6 @@ class Skeletons:
             path = os.path.join(self._home, name)
             if name != keep and is_unused(path):
                 removal.remove_tree(path)
-
-
-def _fresh(home: str, key: str) -> str:
-    return os.path.join(home, f"{key}.new")
 
 
 def is_unused(skeleton: str) -> bool:
@@ -195,66 +191,105 @@ def is_unused(skeleton: str) -> bool:
     return True
 
 
-def prepare(
-    target: str,
-    *,
-    runtime: Runtime,
-    view: View,
-    uid: int | None,
-    interpreter: Interpreter,
-    walk: bool,
-    extra: Sequence[str] = (),
-) -> subprocess.Popen[bytes]:
-    """Start the worker that makes a skeleton at ``target``; ``finish`` waits for it."""
-    removal.remove_tree(target)
-    os.makedirs(target, mode=0o700)
-    os.chmod(target, 0o755)  # noqa: S103 - it is the state folder above that is closed
-    root = os.path.join(target, "root")
-    os.mkdir(root)
-    os.chmod(root, 0o755)  # noqa: S103 - "/" of the sandboxes
-    agent = root + AGENT_FOLDER
-    os.mkdir(agent)
-    if walk:
-        runtime.install_agent(agent, interpreter=interpreter.path)
-    if uid is not None:
-        for path in (target, root, agent):
-            os.chown(path, uid, uid)
-    config = {
-        "target": target,
-        "uid": uid,
-        "visible": view.visible,
-        "links": view.links,
-        "walked": tuple(path for path in view.visible if path not in view.plain) if walk else (),
-        "interpreter": interpreter.path,
-        "prefix": interpreter.prefix,
-        "extra": tuple(extra),
-    }
-    worker = subprocess.Popen(
-        runtime.command("drivers.skeleton"), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        env={}, cwd="/",
-    )  # fmt: skip
-    assert worker.stdin is not None
-    with worker.stdin:
-        worker.stdin.write(marshal.dumps(config))
-    worker.stdin = None  # or communicate() would flush what is closed
-    return worker
+class Build:
+    """A skeleton in the making.
 
-
-def finish(worker: subprocess.Popen[bytes]) -> None:
-    """Wait for a skeleton's worker.
-
-    Raises:
-        errors.LocalCloudError: it failed, or took too long.
+    Attributes:
+        target: Where it is made.
     """
-    try:
-        _, complaint = worker.communicate(timeout=_BUILD_SECONDS)
-    except subprocess.TimeoutExpired:
-        worker.kill()
-        worker.wait()
-        raise errors.LocalCloudError(
-            f"The skeleton layer of the sandboxes was not made within {_BUILD_SECONDS} s",
-            hint="Is a very large or slow directory among those of AGENT_SANDBOX_LOCAL_VISIBLE?",
-        ) from None
-    if worker.returncode != 0:
-        last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise errors.LocalCloudError(f"The skeleton layer of the sandboxes could not be made: {last}")
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        runtime: Runtime,
+        view: View,
+        uid: int | None,
+        interpreter: Interpreter,
+        walk: bool = True,
+        extra: Sequence[str] = (),
+    ) -> None:
+        """Start the worker.
+
+        Args:
+            target: What is there already is removed.
+            runtime: The worker's and the agent's files.
+            view: What of the host is to be covered.
+            uid: Whose the skeleton will be, or None for ours.
+            interpreter: The Python inside.
+            walk: False for the empty skeleton of a probe, without the agent too.
+            extra: More directories to make, relative to the target.
+        """
+        self.target = target
+        agent = _lay_ground(target, uid)
+        self._compiler: subprocess.Popen[bytes] | None = None
+        if walk:
+            runtime.install_agent(agent)
+            self._compiler = compile_agent(agent, interpreter=interpreter.path)
+        config = {
+            "target": target,
+            "uid": uid,
+            "visible": view.visible,
+            "links": view.links,
+            "walked": tuple(path for path in view.visible if path not in view.plain) if walk else (),
+            "interpreter": interpreter.path,
+            "prefix": interpreter.prefix,
+            "extra": tuple(extra),
+        }
+        self._worker = subprocess.Popen(
+            runtime.command("drivers.skeleton"), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, cwd="/", env={},
+        )  # fmt: skip
+        assert self._worker.stdin is not None
+        with self._worker.stdin as stdin:
+            stdin.write(marshal.dumps(config))
+        self._worker.stdin = None  # or communicate() would flush what is closed
+
+    @property
+    def is_over(self) -> bool:
+        """Whether ``finish`` would not wait."""
+        return self._worker.poll() is not None and (self._compiler is None or self._compiler.poll() is not None)
+
+    def finish(self) -> None:
+        """Wait for the result.
+
+        Raises:
+            errors.LocalCloudError: it failed, or took too long.
+        """
+        try:
+            _, complaint = self._worker.communicate(timeout=_BUILD_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.abandon()
+            raise errors.LocalCloudError(
+                f"The skeleton layer of the sandboxes was not made within {_BUILD_SECONDS} s",
+                hint="Is a very large or slow directory among those of AGENT_SANDBOX_LOCAL_VISIBLE?",
+            ) from None
+        if self._compiler is not None:
+            self._compiler.wait(_BUILD_SECONDS)  # how it ended does not matter: byte code is not needed
+        if self._worker.returncode != 0:
+            removal.remove_tree(self.target)
+            last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise errors.LocalCloudError(f"The skeleton layer of the sandboxes could not be made: {last}")
+
+    def abandon(self) -> None:
+        """Give up, and remove what is there."""
+        for process in (self._worker, self._compiler):
+            if process is not None:
+                process.kill()
+                process.wait()
+        if self._worker.stderr is not None:
+            self._worker.stderr.close()
+        removal.remove_tree(self.target)
+
+
+def _lay_ground(target: str, uid: int | None) -> str:
+    """Make what the worker, as another uid, could not; returns the agent's place."""
+    removal.remove_tree(target)
+    root = os.path.join(target, "root")
+    agent = root + AGENT_FOLDER
+    for path in (target, root, agent):
+        os.mkdir(path)
+        os.chmod(path, 0o755)  # noqa: S103 - "/" of the sandboxes; the state folder above it is closed
+        if uid is not None:
+            os.chown(path, uid, uid)
+    return agent

@@ -169,11 +169,11 @@ def _try_once(cell: Cell) -> None:
     home = tempfile.mkdtemp(prefix="probe-", dir=cell.folder)
     try:
         skeleton = os.path.join(home, "skeleton")
-        worker = layers.prepare(
+        build = layers.Build(
             skeleton, runtime=cell.runtime, view=cell.view, uid=cell.uid, interpreter=cell.interpreter,
             walk=False, extra=(f"layer{_TRIAL}",),
         )  # fmt: skip
-        layers.finish(worker)
+        build.finish()
         folder = os.path.join(home, "vm")
         os.mkdir(folder, 0o700)
         launch = Launch(
