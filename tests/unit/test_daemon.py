@@ -1,0 +1,205 @@
+"""The client's side of the local daemon, with real daemons."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cloud import LocalCloud, living_processes
+from tests.support.paths import ROOT
+from vmnest import daemon, errors, rendezvous
+from vmnest.deadline import Deadline
+
+START_SECONDS = 60.0
+
+
+@pytest.fixture
+def environ() -> Iterator[dict[str, str]]:
+    """An environment with a local folder of its own; what runs there at the end is ended."""
+    import tempfile
+
+    folder = tempfile.mkdtemp(prefix="vmnest-test-")
+    environ = {"PATH": os.environ["PATH"], "HOME": folder, "AGENT_SANDBOX_LOCAL_DIR": os.path.join(folder, "local")}
+    yield environ
+    end(environ)
+    wait_for_nobody(folder)
+    shutil.rmtree(folder)
+
+
+def wait_for_nobody(folder: str) -> None:
+    deadline = Deadline(10)
+    while left := living_processes(folder):
+        deadline.check(f"the end of {left}")
+
+
+def end(environ: dict[str, str]) -> None:
+    running = daemon.find(environ)
+    if running is None:
+        return
+    deadline = Deadline(START_SECONDS)
+    daemon.ask(running, method="POST", path=rendezvous.SHUTDOWN_PATH, environ=environ, deadline=deadline)
+    wait_for_nobody(rendezvous.folder(environ))
+
+
+def ensure(environ: dict[str, str]) -> rendezvous.Daemon:
+    return daemon.ensure(environ, deadline=Deadline(START_SECONDS))
+
+
+def test_the_first_call_starts_one_and_the_next_finds_it(environ: dict[str, str]) -> None:
+    assert daemon.find(environ) is None
+    assert not Path(environ["AGENT_SANDBOX_LOCAL_DIR"]).exists()
+    started = ensure(environ)
+    found = ensure(environ)
+    assert (found.pid, found.url) == (started.pid, started.url)
+    assert daemon.find(environ) is not None
+
+
+def test_it_is_a_process_of_its_own(environ: dict[str, str]) -> None:
+    started = ensure(environ)
+    assert os.getsid(started.pid) != os.getsid(0)
+    parent = int(Path(f"/proc/{started.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    assert parent != os.getpid()
+    # Nothing of ours is held open: who waits for our output's end is not kept waiting.
+    ours = {os.readlink(f"/proc/self/fd/{fd}") for fd in (0, 1, 2)} - {"/dev/null"}
+    theirs = {os.readlink(f"/proc/{started.pid}/fd/{name}") for name in os.listdir(f"/proc/{started.pid}/fd")}
+    assert not ours & theirs
+
+
+def test_many_callers_start_one(environ: dict[str, str]) -> None:
+    found: list[int] = []
+    crowd = [threading.Thread(target=lambda: found.append(ensure(environ).pid)) for _ in range(6)]
+    for thread in crowd:
+        thread.start()
+    for thread in crowd:
+        thread.join()
+    assert len(found) == 6
+    assert len(set(found)) == 1
+
+
+def test_one_that_was_killed_is_replaced(environ: dict[str, str]) -> None:
+    first = ensure(environ)
+    os.kill(first.pid, 9)
+    while rendezvous.is_alive(rendezvous.folder(environ)):
+        pass
+    assert daemon.find(environ) is None
+    assert ensure(environ).pid != first.pid
+
+
+def test_its_own_error_is_ours(environ: dict[str, str]) -> None:
+    with pytest.raises(errors.SettingError, match="AGENT_SANDBOX_LOCAL_DISK"):
+        ensure({**environ, "AGENT_SANDBOX_LOCAL_DISK": "much"})
+    assert daemon.find(environ) is None
+
+
+def test_a_deadline_that_is_too_short_ends_what_was_started(environ: dict[str, str]) -> None:
+    with pytest.raises(errors.WaitTimeoutError, match="not ready within"):
+        daemon.ensure(environ, deadline=Deadline(0.02))
+    wait_for_nobody(environ["AGENT_SANDBOX_LOCAL_DIR"])
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(errors.LocalCloudError, match="symbolic link"):
+        ensure({"AGENT_SANDBOX_LOCAL_DIR": str(tmp_path / "link")})
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32"])
+def test_other_systems_have_no_local_cloud(platform: str) -> None:
+    with pytest.raises(errors.UnsupportedError, match=f"need Linux; this is {platform}"):
+        daemon.require_linux(platform)
+
+
+# -- asking ------------------------------------------------------------------------------------------------------------
+
+
+def test_it_tells_its_status(local_cloud: LocalCloud) -> None:
+    told = daemon.ask(
+        local_cloud.daemon,
+        method="GET",
+        path=rendezvous.STATUS_PATH,
+        environ=local_cloud.environ,
+        deadline=Deadline(10),
+    )
+    assert told["driver"] == "namespace"
+    assert told["pid"] == local_cloud.daemon.pid
+
+
+def test_a_refusal_is_an_error(local_cloud: LocalCloud) -> None:
+    with pytest.raises(errors.LocalDaemonError):
+        daemon.ask(
+            local_cloud.daemon, method="GET", path="/vmnest/bogus", environ=local_cloud.environ, deadline=Deadline(10)
+        )
+
+
+# -- wherever vmnest lies ----------------------------------------------------------------------------------------------
+
+UP = """
+import os, sys
+from {package} import daemon, deadline, rendezvous
+assert daemon.__file__.startswith(sys.argv[1]), daemon.__file__
+started = daemon.ensure(os.environ, deadline=deadline.Deadline(60))
+told = daemon.ask(started, method="GET", path=rendezvous.STATUS_PATH, environ=os.environ, deadline=deadline.Deadline(9))
+print(told["driver"])
+"""
+
+
+def copy_package(destination: Path) -> None:
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "vmnest", destination, symlinks=False, ignore=ignore)
+
+
+def start_from(folder: Path, environ: dict[str, str], *, package: str, path: Path) -> None:
+    (folder / "json.py").write_text("raise ImportError('the working directory must not be imported from')")
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:1] = [{str(path)!r}]\n" + UP.format(package=package), path],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=START_SECONDS,
+    )
+    assert (done.stdout, done.stderr) == ("namespace\n", "")
+
+
+def test_it_starts_from_a_copy_inside_another_package(tmp_path: Path, environ: dict[str, str]) -> None:
+    outer = tmp_path / "lib" / "outer" / "vendor"
+    outer.mkdir(parents=True)
+    (outer.parent / "__init__.py").write_text("import sys; assert sys.argv[0] == '-c' and len(sys.argv) == 2, sys.argv")
+    (outer / "__init__.py").touch()
+    copy_package(outer / "nest")
+    (tmp_path / "cwd").mkdir()
+    start_from(tmp_path / "cwd", environ, package="outer.vendor.nest", path=tmp_path / "lib")
+
+
+def test_it_starts_from_a_zip_archive(tmp_path: Path, environ: dict[str, str]) -> None:
+    copy_package(tmp_path / "tree" / "vmnest")
+    archive = tmp_path / "lib.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in (tmp_path / "tree").rglob("*.py"):
+            file.write(path, path.relative_to(tmp_path / "tree"))
+    (tmp_path / "cwd").mkdir()
+    start_from(tmp_path / "cwd", environ, package="vmnest", path=archive)
+
+
+def test_byte_code_goes_where_ours_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(sys, "pycache_prefix", "/elsewhere")
+    command = daemon.build_command(["--folder", "/f"])
+    assert command[:5] == [sys.executable, "-I", "-B", "-X", "pycache_prefix=/elsewhere"]
+    assert command[-2:] == ["--folder", "/f"]
+
+
+def test_an_interpreter_without_a_program_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "")
+    with pytest.raises(errors.LocalDaemonError, match="interpreter"):
+        daemon.build_command([])
