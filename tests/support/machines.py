@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from vmnest import errors
+from vmnest.local import account, images, operations, options, timers, tokens, vms
 from vmnest.local.drivers import interface
 from vmnest.wire import bodies, http1, streams
 
@@ -141,3 +143,46 @@ class FakeDriver:
 
     def close(self) -> None:
         return None
+
+
+class FakeCloud:
+    """All that operations work on, over a FakeDriver whose VMs have a hook server."""
+
+    def __init__(self, folder: str, *, hooks_port: int) -> None:
+        self.driver = FakeDriver({9000: hooks_port})
+        self.timers = timers.Timers()
+        self.seal = tokens.Seal("test")
+        self._listeners: list[socket.socket] = []
+        self.vms = vms.VMs(
+            self.driver,
+            vms.Settings(folder=folder, disk_bytes=1 << 30),
+            timers=self.timers,
+            publish=lambda record: self._listeners.append(record.listener),
+            retire=lambda listener: None,
+        )
+        self.cloud = operations.Cloud(
+            vms=self.vms,
+            images=images.Images(created_at=1_000_000_000.5, memory_mib=options.DEFAULT_MEMORY_MIB),
+            tags=account.Tags(folder),
+            seal=self.seal,
+        )
+
+    def close(self) -> None:
+        self.vms.close()
+        self.timers.close()
+        for listener in self._listeners:
+            listener.close()
+
+
+@contextlib.contextmanager
+def open_fake_cloud(folder: str | os.PathLike[str], hooks: Hooks | None = None) -> Iterator[FakeCloud]:
+    """A FakeCloud in ``folder``; its VMs' hooks are answered by ``hooks``."""
+    with scripted_server(hooks or Hooks()) as port:
+        one = FakeCloud(str(folder), hooks_port=port)
+        one.timers.start()
+        try:
+            yield one
+        finally:
+            if one.driver.gate is not None:
+                one.driver.gate.set()
+            one.close()

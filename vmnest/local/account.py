@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
 
 from .. import rendezvous
 from . import faults
+
+_LOG = logging.getLogger(__name__)
 
 TAGS_FILE = "tags.json"
 MAX_TAGS = 50
@@ -54,10 +57,20 @@ class Tags:
     def _load(self) -> dict[str, dict[str, str]]:
         try:
             with open(self._path, "rb") as file:
-                fields = json.load(file)
+                return _parse_tags(file.read())
         except FileNotFoundError:
             return {}
-        return {str(arn): {str(key): str(value) for key, value in tags.items()} for arn, tags in fields.items()}
+        except ValueError:
+            os.rename(self._path, f"{self._path}.bad")
+            _LOG.warning("%s is damaged; it is kept as %s.bad", self._path, TAGS_FILE)
+            return {}
 
     def _save(self) -> None:
         rendezvous.write_file(self._path, json.dumps(self._tags).encode())
+
+
+def _parse_tags(text: bytes) -> dict[str, dict[str, str]]:
+    fields = json.loads(text)
+    if not isinstance(fields, dict) or not all(isinstance(tags, dict) for tags in fields.values()):
+        raise ValueError("not a map of maps")
+    return {str(arn): {str(key): str(value) for key, value in tags.items()} for arn, tags in fields.items()}
