@@ -70,6 +70,7 @@ def _add_exec_options(parser: words.Parser, *env_flags: str) -> None:
 def run(verb: verbs.Verb, options: words.Options) -> int:
     """Do it, and return the command's status."""
     assert isinstance(options, _ExecOptions)
+    output.remark_unusual_place(options=options)
     for number, word in enumerate(options.words):
         values.check_text(word, what=f"word {number + 1} of the command")
     values.check_text(options.workdir or "", what="--workdir")

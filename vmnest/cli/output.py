@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from .. import registry
 from . import render, terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .words import Options
 
-__all__ = ["progress", "remark", "result"]
+__all__ = ["progress", "remark", "remark_unusual_place", "result"]
 
 
 def result(data: object, *, options: Options, text: str) -> None:
@@ -22,6 +23,11 @@ def remark(text: str | None, *, options: Options) -> None:
     """A line for the user beside the result. Not with ``--json``, where standard error is for a JSON error alone."""
     if text and not options.quiet and not options.json:
         terminal.write_text(terminal.STDERR, f"vmnest: {render.to_printable(text)}\n")
+
+
+def remark_unusual_place(*, options: Options) -> None:
+    """Say where the names of sandboxes are kept, if that is not the usual place."""
+    remark(registry.locate().note, options=options)
 
 
 def progress(text: str, *, options: Options) -> terminal.Progress:

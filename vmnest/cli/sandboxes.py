@@ -55,6 +55,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
 
 def run(verb: verbs.Verb, options: words.Options) -> int:
     """Do it."""
+    output.remark_unusual_place(options=options)
     {"create": _create, "ls": _list, "ps": _show, "rm": _remove}[verb.title](options)
     return 0
 

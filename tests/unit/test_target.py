@@ -1,0 +1,159 @@
+"""Where we work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support import peers
+from tests.support.cloud import LocalCloud
+from vmnest import errors, rendezvous
+from vmnest.deadline import Deadline
+from vmnest.target import Target, resolve
+from vmnest.wire import names
+
+ARN = "arn:aws:lambda:eu-west-1:123456789012:microvm-image:demo"
+LOCAL_ARN = names.image_arn(region=names.LOCAL_REGION, account=names.LOCAL_ACCOUNT, name="local")
+ROLE = "arn:aws:iam::123456789012:role/demo"
+
+
+def aws(**environ: str) -> Target:
+    return resolve(local=False, region="eu-west-1", environ=environ)
+
+
+def local(**environ: str) -> Target:
+    return resolve(local=True, environ=environ)
+
+
+# -- which -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wish", "variable", "kind"),
+    [
+        (None, None, "aws"),
+        (None, "local", "local"),
+        (None, "aws", "aws"),
+        (True, None, "local"),
+        (True, "aws", "local"),
+        (False, "local", "aws"),
+    ],
+)
+def test_the_wish_counts_then_the_variable_then_aws(wish: bool | None, variable: str | None, kind: str) -> None:
+    environ = {"AGENT_SANDBOX_REGION": "eu-west-1"}
+    if variable is not None:
+        environ["AGENT_SANDBOX_TARGET"] = variable
+    found = resolve(local=wish, environ=environ)
+    assert (found.kind, found.is_local) == (kind, kind == "local")
+
+
+def test_a_target_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(errors.SettingError, match="AGENT_SANDBOX_TARGET"):
+        resolve(environ={"AGENT_SANDBOX_TARGET": "docker"})
+
+
+def test_the_region_is_that_of_the_image_unless_one_is_named() -> None:
+    assert resolve(arn=ARN, environ={}).region == "eu-west-1"
+    assert resolve(environ={"AGENT_SANDBOX_IMAGE_ARN": ARN, "AWS_REGION": "us-west-2"}).region == "eu-west-1"
+    assert resolve(arn=ARN, region="us-east-2", environ={}).region == "us-east-2"
+    assert resolve(environ={"AWS_REGION": "us-west-2"}).region == "us-west-2"
+
+
+def test_aws_needs_a_region(tmp_path: Path) -> None:
+    with pytest.raises(errors.RegionNotFoundError) as caught:
+        resolve(environ={"HOME": str(tmp_path), "AWS_CONFIG_FILE": "/nonexistent"})
+    assert "--local" in str(caught.value.hint)
+
+
+def test_this_machine_has_a_region_of_its_own() -> None:
+    assert resolve(local=True, region="eu-west-1", environ={"AWS_REGION": "eu-west-1"}).region == names.LOCAL_REGION
+
+
+# -- what it starts from -----------------------------------------------------------------------------------------------
+
+
+def test_on_aws_the_image_is_the_one_given_or_configured() -> None:
+    assert aws(AGENT_SANDBOX_IMAGE_ARN=ARN).image() == ARN
+    assert aws(AGENT_SANDBOX_IMAGE_ARN=ARN).image(ARN + "-2") == ARN + "-2"
+    assert aws().image("by-name") == "by-name"
+
+
+def test_on_aws_no_image_is_an_error_that_says_how_to_name_one() -> None:
+    with pytest.raises(errors.UsageError) as caught:
+        aws().image()
+    assert "--image" in str(caught.value.hint)
+
+
+def test_here_the_built_in_image_is_the_default_whatever_is_configured_for_aws() -> None:
+    assert local().image() == LOCAL_ARN
+    assert local(AGENT_SANDBOX_IMAGE_ARN=ARN).image() == LOCAL_ARN
+    assert local(AGENT_SANDBOX_IMAGE_ARN=LOCAL_ARN + "-2").image() == LOCAL_ARN + "-2"
+    assert local().image("mine") == LOCAL_ARN.replace(":local", ":mine")
+    assert local().image(LOCAL_ARN) == LOCAL_ARN
+
+
+def test_an_image_of_the_other_target_is_refused() -> None:
+    with pytest.raises(errors.UsageError, match="not an image of the target in use, AWS"):
+        aws().image(LOCAL_ARN)
+    with pytest.raises(errors.UsageError, match="AWS"):
+        aws(AGENT_SANDBOX_IMAGE_ARN=LOCAL_ARN).image()
+    with pytest.raises(errors.UsageError, match="this machine"):
+        local().image(ARN)
+
+
+def test_the_role_is_the_one_given_or_configured_and_needs_none_here() -> None:
+    assert aws(AGENT_SANDBOX_EXECUTION_ROLE_ARN=ROLE).role() == ROLE
+    assert aws(AGENT_SANDBOX_EXECUTION_ROLE_ARN=ROLE).role("other") == "other"
+    assert aws().role() is None
+    assert local(AGENT_SANDBOX_EXECUTION_ROLE_ARN=ROLE).role() is None
+    assert local().role(ROLE) == ROLE
+
+
+# -- whom it calls -----------------------------------------------------------------------------------------------------
+
+
+def test_aws_is_called_at_its_endpoint_with_its_keys() -> None:
+    with peers.serving(peers.json_answer(200, {"items": [], "nextToken": None})) as peer:
+        environ = {"AWS_ENDPOINT_URL": peer.url, "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "x"}
+        control = aws(**environ).control(deadline=Deadline(10))
+        assert list(control.microvms.list(deadline=Deadline(10))) == []
+    authorization = peer.requests[0].get("Authorization") or ""
+    assert "Credential=AKIDEXAMPLE/" in authorization
+    assert "/eu-west-1/lambda/aws4_request" in authorization
+
+
+def test_here_the_daemon_is_called_and_aws_settings_do_not_matter(local_cloud: LocalCloud) -> None:
+    environ = {
+        "AGENT_SANDBOX_LOCAL_DIR": local_cloud.folder,
+        "AWS_ENDPOINT_URL_LAMBDA_MICROVMS": "http://127.0.0.1:9",
+        "AWS_ACCESS_KEY_ID": "wrong",
+        "AWS_SECRET_ACCESS_KEY": "wrong",
+        "AWS_REGION": "eu-west-1",
+    }
+    control = local(**environ).control(deadline=Deadline(10))
+    assert [image.name for image in control.images.list(deadline=Deadline(10))] == ["local"]
+
+
+def test_a_daemon_that_has_gone_meanwhile_is_started_anew_once(local_cloud: LocalCloud) -> None:
+    environ = {"AGENT_SANDBOX_LOCAL_DIR": local_cloud.folder, "HOME": local_cloud.folder, "PATH": "/usr/bin:/bin"}
+    control = local(**environ).control(deadline=Deadline(60))
+    local_cloud.process.terminate()
+    local_cloud.process.wait()
+    try:
+        assert list(control.microvms.list(deadline=Deadline(60))) == []
+        running = rendezvous.read(local_cloud.folder)
+        assert running is not None
+        assert running.pid != local_cloud.process.pid
+    finally:
+        _end(local_cloud.folder, environ)
+
+
+def _end(folder: str, environ: dict[str, str]) -> None:
+    from vmnest import daemon
+
+    running = daemon.find(environ)
+    if running is not None:
+        daemon.ask(running, method="POST", path=rendezvous.SHUTDOWN_PATH, environ=environ, deadline=Deadline(30))
+    while rendezvous.is_alive(folder):
+        pass
