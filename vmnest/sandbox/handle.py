@@ -34,6 +34,10 @@ class Sandbox:
     Made by ``create``; found again by ``attach``, from this or any other process. Leaving a ``with`` block ends the
     MicroVM. Safe for threads, and after ``fork``. Nothing connects before it is needed.
 
+    Every failure is a VmnestError. Beside those that the methods name: UsageError for what cannot be meant,
+    NameInUseError, ServiceError when the service refuses, MicroVMEndedError with the service's reason when the MicroVM
+    has ended, EndpointError when its endpoint refuses, WaitTimeoutError for every wait that was too long.
+
     Attributes:
         name: The sandbox's name.
         files: Its files.
@@ -67,8 +71,8 @@ class Sandbox:
         region: str | None = None,
         idle_policy: IdlePolicy | None = None,
         maximum_duration: int = LONGEST_LIFE_SECONDS,
-        ingress_network_connectors: Sequence[str] = (),
-        egress_network_connectors: Sequence[str] = (),
+        ingress_network_connectors: Sequence[str] | None = None,
+        egress_network_connectors: Sequence[str] | None = None,
         run_payload: str | None = None,
         labels: Mapping[str, str] | None = None,
         agent_port: int | None = None,
@@ -82,27 +86,18 @@ class Sandbox:
             name: A name that is not in use; made up if None.
             image_arn: ARN or name of the image; else ``AGENT_SANDBOX_IMAGE_ARN``, and locally the built-in image.
             image_version: A version of it; the newest active one if None.
-            cpus: CPUs. On AWS a size of the image, which is compared with it; locally enforced, all of them if None.
-            memory: MiB. The same; locally 2048 if None.
+            cpus, memory: CPUs, and MiB. On AWS compared with the image, whose sizes they are; locally enforced.
             execution_role_arn: The role that code inside gets; else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``.
             region: AWS region; else that of the image's ARN, else AWS's own settings.
             idle_policy: When it is suspended and for how long; after 15 minutes, for the rest of its life, if None.
             maximum_duration: Seconds after which it ends in any case.
-            ingress_network_connectors: ARNs of the connectors for traffic to it; the service's default if empty.
-            egress_network_connectors: ARNs of the connectors for traffic from it; the image's default if empty.
+            ingress_network_connectors, egress_network_connectors: ARNs; the service's and the image's own if None.
             run_payload: Text that the image's run hook gets.
             labels: Your own labels for it, kept in the local record.
             agent_port: The agent's port in the image; else ``AGENT_SANDBOX_AGENT_PORT``, else 8080.
             wait_timeout: Seconds that all of this may take; 120 if None.
             verify_tls: False: do not verify the endpoint's certificate (debugging only).
             local: True: on this machine. False: on AWS. None: what ``AGENT_SANDBOX_TARGET`` says, else AWS.
-
-        Raises:
-            errors.UsageError: a name or size that cannot be had, or no image is known.
-            errors.NameInUseError: a sandbox of that name is recorded.
-            errors.ServiceError: the service refused (see its subclasses).
-            errors.MicroVMEndedError: it ended while it was waited for; with the service's reason.
-            errors.WaitTimeoutError: its agent did not answer in time.
         """
         environ = settings.environment()
         place = targets.resolve(local=local, region=region, arn=image_arn, environ=environ)
@@ -113,21 +108,17 @@ class Sandbox:
             execution_role_arn=place.role(execution_role_arn),
             idle_policy=idle_policy,
             maximum_duration_seconds=maximum_duration,
-            ingress=ingress_network_connectors,
-            egress=egress_network_connectors,
+            ingress=ingress_network_connectors or (),
+            egress=egress_network_connectors or (),
             run_payload=run_payload,
             cpus=cpus,
             memory_mib=memory,
             agent_port=settings.number("agent_port", flag=agent_port, environ=environ),
             labels=labels or {},
         )
-        return cls._launch(
-            wish,
-            place=place,
-            records=registry.open_default(environ),
-            deadline=Deadline(CREATE_SECONDS if wait_timeout is None else wait_timeout),
-            verify_tls=verify_tls,
-        )
+        records = registry.open_default(environ)
+        deadline = Deadline(CREATE_SECONDS if wait_timeout is None else wait_timeout)
+        return cls._launch(wish, place=place, records=records, deadline=deadline, verify_tls=verify_tls)
 
     @classmethod
     def _launch(

@@ -18,6 +18,7 @@ from .. import errors
 from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy, MicroVM, RunSpec
 from ..deadline import Deadline
 from ..registry import Record, Registry
+from . import link
 
 if TYPE_CHECKING:
     from ..control import Control
@@ -55,9 +56,11 @@ def plan(wish: Wish, *, place: Target, control: Control, deadline: Deadline) -> 
     """The record to write and the run to make; names are resolved and sizes checked, nothing is started.
 
     Raises:
-        errors.UsageError: a size that cannot be had.
+        errors.UsageError: a size, a port or a label that cannot be had.
         errors.ImageNotFoundError: no such image.
     """
+    link.check_port(wish.agent_port, environ=place.environ)
+    _check_labels(wish.labels)
     _check_sizes(wish)
     image_arn = control.images.resolve(wish.image, deadline=deadline)
     if not place.is_local:
@@ -178,6 +181,12 @@ def _from_file(record: Record) -> RunSpec | None:
         return RunSpec(**members, idle_policy=IdlePolicy(**policy) if policy else None)
     except (KeyError, TypeError) as error:
         raise errors.StateFileError(f"the record of {record.name} has a launch that cannot be understood") from error
+
+
+def _check_labels(labels: Mapping[str, str]) -> None:
+    for name, value in labels.items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise errors.UsageError(f"labels are texts with names that are texts: {name!r}={value!r}")
 
 
 # -- sizes -------------------------------------------------------------------------------------------------------------

@@ -10,13 +10,15 @@ from ..deadline import Deadline
 from ..wire import names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..agent.client import AgentClient
     from ..agent.tokens import HeaderPairs
     from ..control import Control
     from ..control.microvms import MicroVM
     from ..target import Target
 
-__all__ = ["Link"]
+__all__ = ["CALL_SECONDS", "Link", "check_port"]
 
 CALL_SECONDS = 60.0  # one call of the control plane
 
@@ -101,7 +103,10 @@ class Link:
         from .. import transport
         from ..agent import client, tokens
 
-        port = settings.number("agent_port", flag=self.record.agent_port, environ=self.place.environ)
+        port = check_port(
+            settings.number("agent_port", flag=self.record.agent_port, environ=self.place.environ),
+            environ=self.place.environ,
+        )
         store = tokens.TokenStore(
             lambda ports: self.control().mint_token(self.microvm_id, ports, deadline=Deadline(CALL_SECONDS))
         )
@@ -128,3 +133,15 @@ class Link:
         if microvm.endpoint != known:
             self.note(endpoint=microvm.endpoint)
         return microvm.endpoint
+
+
+def check_port(port: int, *, environ: Mapping[str, str]) -> int:
+    """The agent's port, or UsageError if it can be none: no token may ever open the port of the lifecycle hooks."""
+    if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
+        raise errors.UsageError(f"the agent's port must be 1 to 65535: {port!r}")
+    if port == settings.number("hook_port", environ=environ):
+        raise errors.UsageError(
+            f"port {port} is that of the lifecycle hooks, which nobody but the platform may reach",
+            hint="AGENT_SANDBOX_AGENT_PORT and AGENT_SANDBOX_HOOK_PORT must be different ports.",
+        )
+    return port

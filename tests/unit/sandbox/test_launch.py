@@ -112,6 +112,19 @@ def test_sizes_that_mean_nothing_are_refused(control: FakeControl, wish: dict[st
         plan(control, kind="local", **wish)
 
 
+@pytest.mark.parametrize(
+    "wish",
+    [{"labels": {"a": 1}}, {"labels": {1: "a"}}, {"agent_port": 0}, {"agent_port": 70_000}, {"agent_port": 9000}],
+    ids=str,
+)
+def test_labels_and_ports_that_cannot_be_are_refused_before_anything_starts(
+    control: FakeControl, wish: dict[str, Any]
+) -> None:
+    with pytest.raises(errors.UsageError):
+        plan(control, **wish)
+    assert control.microvms.calls == []
+
+
 # -- the launch --------------------------------------------------------------------------------------------------------
 
 

@@ -150,3 +150,12 @@ def test_nothing_is_noted_under_a_name_that_is_another_sandboxs_by_now(records: 
     link.note(state_hint="RUNNING")
     assert records.all() == []
     assert link.record.state_hint == "RUNNING"
+
+
+@pytest.mark.parametrize("port", [0, 65_536, 9000, True])
+def test_no_token_is_asked_for_a_port_that_is_none_or_the_hooks(records: registry.Registry, port: Any) -> None:
+    control = FakeControl("https://vm.example")
+    link = link_to("https://vm.example", control, records, agent_port=port)
+    with pytest.raises(errors.UsageError, match="port"):
+        link.agent()
+    assert control.mints == []
