@@ -282,9 +282,7 @@ def test_two_hundred_megabytes_of_output_pass_in_flat_memory(agent: Agent) -> No
     before = peak_mib(agent)
     body = json.dumps({"command": "head", "args": ["-c", str(size), "/dev/zero"]}).encode()
     with agent.dial() as connection:
-        connection.sendall(
-            b"POST /v1/exec HTTP/1.1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-        )
+        connection.sendall(build_request("/v1/exec", body))
         received = 0
         head = b""
         while data := connection.recv(1 << 20):
@@ -293,6 +291,11 @@ def test_two_hundred_megabytes_of_output_pass_in_flat_memory(agent: Agent) -> No
     assert received > size / 3 * 4
     assert b"Content-Length: " in head
     assert peak_mib(agent) - before < 16
+
+
+def build_request(path: str, body: bytes) -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 def peak_mib(agent: Agent) -> float:
@@ -448,9 +451,7 @@ def test_a_large_file_is_read_in_flat_memory(agent: Agent, tmp_path: Path) -> No
     before = peak_mib(agent)
     with agent.dial() as connection:
         body = json.dumps({"path": str(tmp_path / "f")}).encode()
-        connection.sendall(
-            b"POST /v1/fs/read HTTP/1.1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-        )
+        connection.sendall(build_request("/v1/fs/read", body))
         received = 0
         while data := connection.recv(1 << 20):
             received += len(data)

@@ -24,12 +24,10 @@ class Bench:
         self.drain = drain.Drain()
         self.runner = process.Runner(groups=self.groups, drain=self.drain)
 
-    def run(
-        self, *argv: str, cwd: str | Path = "/", timeout: float | None = None, hangup: int | None = None
-    ) -> process.Outcome:
+    def run(self, *argv: str, timeout: float | None = None, hangup: int | None = None) -> process.Outcome:
         command = programs.Command(
             [os.fsencode(word) for word in argv],
-            cwd=os.fsencode(cwd),
+            cwd=b"/",
             environment=dict(os.environb),
             timeout=timeout,
         )
