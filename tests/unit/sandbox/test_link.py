@@ -11,13 +11,14 @@ import pytest
 
 from tests.support.agent import Agent
 from tests.support.fake_control import ARN, FakeControl, FakePlace
-from tests.support.scripted import ScriptedServer, answer, json_answer
+from tests.support.scripted import Answer, Received, ScriptedServer, answer, json_answer, text_answer
 from vmnest import errors, registry
 from vmnest.control.microvms import RunSpec
 from vmnest.deadline import NEVER
 from vmnest.sandbox.link import Link
 
 OK = json_answer(200, {"exit_code": 0, "encoding": "base64", "stdout": "b2s=", "stderr": ""})
+REFUSED = text_answer(403, "Token authentication failed")
 NOT_REACHED = answer(502, headers=[("x-aws-proxy-error", "MICROVM_CONNECT_FAILED")])
 
 
@@ -72,6 +73,19 @@ def test_twenty_threads_share_one_connection_of_each_kind(records: registry.Regi
         results = list(pool.map(lambda number: link.agent().exec("echo", [str(number)]).stdout, range(20)))
     assert results == [b"%d\n" % number for number in range(20)]
     assert len(control.mints) == 1
+
+
+def test_twenty_commands_whose_token_was_refused_cause_one_mint(records: registry.Registry) -> None:
+    def check(request: Received) -> Answer:
+        return OK if request.headers["x-aws-proxy-auth"] == "token-2" else REFUSED
+
+    with ScriptedServer(check, repeat_last=True) as server:
+        control = FakeControl(server.url)
+        link = link_to(server.url, control, records)
+        with ThreadPoolExecutor(20) as pool:
+            results = list(pool.map(lambda _number: link.agent().exec("x").stdout, range(20)))
+    assert results == [b"ok"] * 20
+    assert len(control.mints) == 2
 
 
 @pytest.mark.parametrize(
