@@ -21,9 +21,8 @@ def instructions() -> list[tuple[str, str]]:
     text = (GUEST / "Dockerfile").read_text(encoding="utf-8")
     lines = [line for line in text.split("\n") if not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
-    return [
-        (word, rest.strip()) for word, _, rest in (line.partition(" ") for line in joined.split("\n") if line.strip())
-    ]
+    words = (line.partition(" ") for line in joined.split("\n") if line.strip())
+    return [(word, rest.strip()) for word, _, rest in words]
 
 
 def values(word: str) -> list[str]:

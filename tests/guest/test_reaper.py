@@ -22,7 +22,7 @@ def can_unshare() -> bool:
     return subprocess.run([*UNSHARE, "true"], check=False, capture_output=True).returncode == 0
 
 
-needs_namespaces = pytest.mark.skipif(not can_unshare(), reason="needs AWS or user namespaces")
+needs_namespaces = pytest.mark.skipif(not can_unshare(), reason="user namespaces are refused here")
 
 
 def run(child: str, *, wrapper: list[str] | None = None) -> subprocess.Popen[bytes]:

@@ -96,8 +96,8 @@ def test_the_upstream_client_drives_our_agent(agent: Agent, tmp_path: Path) -> N
     }
 
 
-def post(path: str, **document: Any) -> tuple[str, str, str | None]:
-    return "POST", path, json.dumps(document)
+def post(route: str, /, **document: Any) -> tuple[str, str, str | None]:
+    return "POST", route, json.dumps(document)
 
 
 def requests(folder: Path) -> dict[str, tuple[str, str, str | None]]:
