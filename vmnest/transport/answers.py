@@ -13,6 +13,7 @@ import http.client
 import io
 import re
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +139,8 @@ class WireAnswer(http.client.HTTPResponse):
 class Response:
     """An answer whose body is still on the wire. A context manager; one thread reads, any may ``close``.
 
-    Reading it to the end gives the connection back for the next request; closing it earlier ends the connection.
+    Reading it to the end gives the connection back for the next request; closing it earlier ends the connection, and a
+    read that waits for more fails.
     """
 
     def __init__(self, answer: WireAnswer, *, origin: str, patience: Patience, release: Callable[[bool], None]) -> None:
@@ -147,7 +149,10 @@ class Response:
         self._answer = answer
         self._origin = origin
         self._patience = patience
+        self._is_whole = False
+        self._lock = threading.Lock()  # guards the two below
         self._release: Callable[[bool], None] | None = release
+        self._is_reading = False
         if answer.is_whole:
             self._finish(whole=True)
 
@@ -169,19 +174,15 @@ class Response:
             return b"".join(parts)
 
     def chunks(self, size: int = CHUNK_BYTES) -> Iterator[bytes]:
-        """The body piece by piece, each at most ``size`` bytes, as soon as it is there."""
-        while self._release is not None:
-            try:
-                piece = self._answer.read1(size)
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                self.close()
-                raise failure_of_reading(error, origin=self._origin, patience=self._patience) from error
+        """The body piece by piece, each at most ``size`` bytes, as soon as it is there.
+
+        Raises:
+            errors.TransportError: the body did not arrive whole, or was closed before its end.
+        """
+        while not self._is_whole:
+            piece = self._read_piece(size)
             if piece:
                 yield piece
-            if self._answer.is_whole:
-                self._finish(whole=True)
-            elif not piece:
-                self._end_of_stream()
 
     def close(self) -> None:
         """Give the connection back, or end it if the body was not read to its end. May be called again."""
@@ -193,20 +194,53 @@ class Response:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _end_of_stream(self) -> None:
-        # Without a length and chunks the end of the connection is the end of the body; else bytes are missing.
-        missing = self._answer.length
-        self.close()
-        if missing:
-            raise errors.ConnectionLostError(
-                f"{self._origin} ended the connection {missing} bytes before the answer's end"
-            )
+    def _read_piece(self, size: int) -> bytes:
+        with self._lock:
+            if self._release is None:
+                raise self._closed()
+            self._is_reading = True
+        piece, is_at_end, failure = b"", False, None
+        try:
+            piece = self._answer.read1(size)
+            # Without a length and chunks the end of the connection is the end of the body.
+            is_at_end = self._answer.is_whole or not piece
+            if is_at_end and self._answer.length:
+                failure = self._missing(self._answer.length)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            failure = failure_of_reading(error, origin=self._origin, patience=self._patience)
+            failure.__cause__ = error
+        finally:
+            with self._lock:
+                self._is_reading = False
+                was_closed = self._release is None
+            if was_closed:
+                self._close_answer()
+        if was_closed or failure is not None:
+            self.close()
+            raise self._closed() if was_closed or failure is None else failure
+        if is_at_end:
+            self._finish(whole=True)
+        return piece
+
+    def _closed(self) -> errors.TransportError:
+        return errors.ConnectionLostError(f"the answer of {self._origin} was closed before its end")
+
+    def _missing(self, count: int) -> errors.TransportError:
+        return errors.ConnectionLostError(f"{self._origin} ended the connection, {count} bytes are missing")
 
     def _finish(self, *, whole: bool) -> None:
-        release, self._release = self._release, None
+        with self._lock:
+            release, self._release = self._release, None
+            is_reading = self._is_reading
         if release is None:
             return
+        self._is_whole = whole
         release(whole and not self._answer.will_close)
+        # http.client's answer must not be closed under a thread that reads it: that thread wakes up and does it.
+        if not is_reading:
+            self._close_answer()
+
+    def _close_answer(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             self._answer.close()
 
@@ -220,9 +254,14 @@ def failure_of_reading(error: BaseException, *, origin: str, patience: Patience)
         return errors.ReadTimeoutError(f"{origin}: {part}{within}")
     if isinstance(error, http.client.RemoteDisconnected):
         return errors.ConnectionLostError(f"{origin} ended the connection without an answer")
-    if isinstance(error, (OSError, http.client.IncompleteRead)):
+    if isinstance(error, (OSError, http.client.IncompleteRead)) or (patience.ended and not _is_foreign(error)):
         reason = getattr(error, "strerror", None) or "cut in the middle of the answer"
         return errors.ConnectionLostError(f"the connection to {origin} was lost: {reason}")
     return errors.TransportError(
         f"the answer of {origin} is not HTTP: {type(error).__name__}", hint="Check the endpoint's scheme and port."
     )
+
+
+def _is_foreign(error: BaseException) -> bool:
+    """The status line is no beginning of one of HTTP."""
+    return isinstance(error, http.client.BadStatusLine) and not str(error).startswith("HTTP/"[: len(str(error))])

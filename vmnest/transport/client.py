@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import ssl
@@ -208,6 +209,8 @@ def _shown(url: str) -> str:
 
 
 _SHARED = Transport()
+# Idle connections are closed, not dropped: with warnings switched on Python would complain at the end.
+atexit.register(_SHARED.close)
 
 
 def shared() -> Transport:

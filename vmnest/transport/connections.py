@@ -29,6 +29,8 @@ from . import tls
 from .answers import Patience, WireAnswer, failure_of_reading
 from .proxies import Proxy
 
+_IS_URLLIB3_1: bool = urllib3.__version__.startswith("1.")  # type: ignore[attr-defined]
+
 # Small requests leave at once; a peer that vanished is noticed in minutes, not in the kernel's two hours.
 _SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
 if sys.platform == "linux":
@@ -82,7 +84,10 @@ class Connection:
     """A connection to one origin, used by one exchange at a time."""
 
     def __init__(self, raw: HTTPConnection, *, origin: Origin, proxy: Proxy | None) -> None:
+        assert raw.sock is not None
         self._raw = raw
+        # http.client lets go of the socket when an answer says that it is the last one; it is still being read then.
+        self._sock = raw.sock
         self.origin = origin
         self._proxy = proxy
         self.is_used = False
@@ -116,16 +121,15 @@ class Connection:
 
     def close(self) -> None:
         """End the connection; a thread that reads from it wakes up."""
-        sock = self._raw.sock
-        if sock is not None:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+        # TLS within TLS is urllib3's own kind of socket, which cannot shut down; the one that it wraps can.
+        sock: socket.socket = getattr(self._sock, "socket", self._sock)
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
         self._raw.close()
 
     def _send(self, request: Request, patience: Patience) -> None:
         raw = self._raw
-        assert raw.sock is not None
-        raw.sock.settimeout(patience.seconds())
+        self._sock.settimeout(patience.seconds())
         raw.putrequest(request.method, self._target(request), skip_host=True, skip_accept_encoding=True)
         for name, value in (*request.headers, *self._proxy_headers()):
             raw.putheader(name, value)
@@ -140,10 +144,9 @@ class Connection:
 
     def _send_body(self, request: Request, patience: Patience) -> None:
         raw, body = self._raw, request.body
-        assert raw.sock is not None
         for piece in (body,) if isinstance(body, bytes) else body or ():
             if piece:
-                raw.sock.settimeout(patience.seconds())
+                self._sock.settimeout(patience.seconds())
                 raw.send(b"%x\r\n%b\r\n" % (len(piece), piece) if request.is_chunked else piece)
         if request.is_chunked:
             raw.send(b"0\r\n\r\n")
@@ -201,15 +204,23 @@ def _prepare(
         return _connection_class("http")(host, port, **options)
     trust = context()
     raw = _connection_class("https")(host, port, ssl_context=trust, **options)
-    raw.cert_reqs = trust.verify_mode  # type: ignore[attr-defined]  # 1.26 sets the context's mode from this
+    if _IS_URLLIB3_1:
+        _trust_in_urllib3_1(raw, trust)
     if proxy is not None and origin.scheme == "https":
         login = {"Proxy-Authorization": proxy.authorization} if proxy.authorization else {}
         _tunnel(raw, origin, proxy=proxy, login=login)
     return raw
 
 
+def _trust_in_urllib3_1(raw: HTTPConnection, trust: ssl.SSLContext) -> None:
+    # 1.26 sets the context's mode from the connection's, and compares names itself if the context does not: if the
+    # context does, it cannot connect to addresses.
+    trust.check_hostname = False
+    raw.set_cert(cert_reqs=trust.verify_mode)  # type: ignore[attr-defined]
+
+
 def _tunnel(raw: HTTPConnection, origin: Origin, *, proxy: Proxy, login: Mapping[str, str]) -> None:
-    if urllib3.__version__.startswith("1."):  # type: ignore[attr-defined]
+    if _IS_URLLIB3_1:
         http.client.HTTPConnection.set_tunnel(raw, origin.host, origin.port or 443, headers=login)
         raw.tls_in_tls_required = proxy.scheme == "https"  # type: ignore[attr-defined]
     else:
