@@ -20,7 +20,7 @@ def measure(*, ours: Path, folder: Path, rounds: int) -> Iterator[Figure]:
         _first_exec(0)
         yield Figure("local: create to first exec, SDK", "ms", [_first_exec(n) for n in range(1, rounds + 1)], goal=250)
     finally:
-        os.spawnl(os.P_WAIT, str(ours / "bin/vmnest"), "vmnest", "local", "down")
+        os.spawnl(os.P_WAIT, str(ours / "bin/vmnest"), "vmnest", "-q", "local", "down", "--force")
 
 
 def _first_exec(number: int) -> float:
