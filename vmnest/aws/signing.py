@@ -23,6 +23,24 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 from .credentials import Credentials
 from .credentials import Secret as Secret
 
+__all__ = [
+    "sign",
+    "verify",
+    "Verified",
+    "SignatureError",
+    "Credentials",
+    "Secret",
+    "Scope",
+    "canonical_request",
+    "string_to_sign",
+    "signature",
+    "canonical_path",
+    "canonical_query",
+    "EMPTY_SHA256",
+    "UNSIGNED_PAYLOAD",
+    "SKEW_SECONDS",
+]
+
 ALGORITHM = "AWS4-HMAC-SHA256"
 TERMINATOR = "aws4_request"
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
