@@ -24,22 +24,10 @@ from .credentials import Credentials
 from .credentials import Secret as Secret
 
 __all__ = [
-    "sign",
-    "verify",
-    "Verified",
-    "SignatureError",
-    "Credentials",
-    "Secret",
-    "Scope",
-    "canonical_request",
-    "string_to_sign",
-    "signature",
-    "canonical_path",
-    "canonical_query",
-    "EMPTY_SHA256",
-    "UNSIGNED_PAYLOAD",
-    "SKEW_SECONDS",
-]
+    "sign", "verify", "Verified", "SignatureError", "Credentials", "Secret",
+    "Scope", "canonical_request", "string_to_sign", "signature", "canonical_path", "canonical_query",
+    "EMPTY_SHA256", "UNSIGNED_PAYLOAD", "SKEW_SECONDS",
+]  # fmt: skip
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 TERMINATOR = "aws4_request"
@@ -54,25 +42,10 @@ _S3 = "s3"
 _DATE_FORMAT = "%Y%m%dT%H%M%SZ"
 _CONTENT_SHA256 = "x-amz-content-sha256"
 _ADDED_BY_SIGNING = frozenset({"authorization", "x-amz-date", "x-amz-security-token"})
-_NEVER_SIGNED = frozenset(
-    {
-        "authorization",
-        "baggage",
-        "connection",
-        "expect",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "te",
-        "traceparent",
-        "tracestate",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "user-agent",
-        "x-amzn-trace-id",
-    }
-)
+_NEVER_SIGNED = frozenset({
+    "authorization", "baggage", "connection", "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "te",
+    "traceparent", "tracestate", "trailer", "transfer-encoding", "upgrade", "user-agent", "x-amzn-trace-id",
+})  # fmt: skip
 # Not str.split(): in latin-1, 0x85 and 0xA0 are bytes of the value.
 _BLANKS = re.compile(r"[ \t\r\n\f\v]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
