@@ -20,8 +20,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
-from .credentials import Credentials
-from .credentials import Secret as Secret
+from .credentials import Credentials, Secret
 
 __all__ = [
     "sign", "verify", "Verified", "SignatureError", "Credentials", "Secret",
