@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -249,6 +250,7 @@ def _discard_leftovers(driver: interface.Driver, folder: str) -> None:
     for name in os.listdir(folder):
         try:
             driver.discard(os.path.join(folder, name))
+            shutil.rmtree(os.path.join(folder, name))
         except (OSError, errors.LocalCloudError):
             _LOG.exception("cannot clean away %s", name)
 
