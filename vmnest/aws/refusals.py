@@ -147,7 +147,20 @@ def one_line(text: str) -> str:
     return line if len(line) <= _SNIPPET_CHARACTERS else line[: _SNIPPET_CHARACTERS - 1] + "…"
 
 
+_XML_CODE = re.compile(rb"<Code>([A-Za-z.]{1,100})</Code>")
+_XML_MESSAGE = re.compile(rb"<Message>(.{0,2000}?)</Message>", re.DOTALL)
 _TITLE = re.compile(rb"<title[^>]*>(.{0,200}?)</title>", re.IGNORECASE | re.DOTALL)
+
+
+def parse_page(body: bytes) -> tuple[str | None, str | None]:
+    """Type and message of an error that is not JSON: the XML of some front ends of AWS, or a gateway's page."""
+    code = _XML_CODE.search(body)
+    if code is None:
+        return None, gateway_text(body)
+    message = _XML_MESSAGE.search(body)
+    return code.group(1).decode("ascii"), None if message is None else one_line(
+        message.group(1).decode("utf-8", "replace")
+    )
 
 
 def gateway_text(body: bytes) -> str | None:

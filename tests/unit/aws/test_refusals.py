@@ -81,6 +81,19 @@ def test_a_page_is_told_by_its_title_or_beginning(body, expected):
 
 
 @pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"<ErrorResponse><Error><Code>Denied</Code><Message>no\n way</Message></Error>", ("Denied", "no way")),
+        (b"<Error><Code>Denied</Code></Error>", ("Denied", None)),
+        (b"<title>502 Bad Gateway</title>", (None, "502 Bad Gateway")),
+        (b"", (None, None)),
+    ],
+)
+def test_an_error_in_xml_is_read_and_other_pages_are_told(body, expected):
+    assert refusals.parse_page(body) == expected
+
+
+@pytest.mark.parametrize(
     ("kind", "message", "expected"),
     [
         ("RequestTimeTooSkewed", None, True),

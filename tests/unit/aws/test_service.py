@@ -223,6 +223,24 @@ def test_html_from_a_gateway_is_read_by_nobody(calls, status):
         one.get()
 
 
+@pytest.mark.parametrize("content_type", ["text/html; charset=utf-8", "application/json", "application/x-amz-json-1.1"])
+def test_json_is_json_whatever_it_is_called(calls, content_type):
+    fields = [("Content-Type", content_type)]
+    one = calls(
+        Answer(200, json.dumps(VM).encode(), fields),
+        Answer(404, b'{"message": "gone", "__type": "com.amazonaws#ResourceNotFoundException"}', fields),
+    )
+    assert one.get()["microvmId"] == "microvm-1"
+    with pytest.raises(errors.ResourceNotFoundError, match=r"gone \(ResourceNotFoundException\)"):
+        one.get()
+
+
+def test_html_in_place_of_no_content_is_no_success(calls):
+    one = calls(Answer(200, HTML, [("Content-Type", "text/html")]))
+    with pytest.raises(errors.AnswerInvalidError):
+        one.call("TagResource", Resource=VM["imageArn"], Tags={"a": "b"})
+
+
 def test_an_error_without_a_body_is_told_by_its_status(calls):
     one = calls(*[Answer(503)] * 10)
     with pytest.raises(errors.ServiceFaultError, match=r"no reason \(HTTP 503\)"):
