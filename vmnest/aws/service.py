@@ -204,5 +204,5 @@ def _skew(refusal: refusals.Refusal, headers: Headers, *, now: float) -> float |
 
 
 def _is_object(body: bytes) -> bool:
-    """The body may be a JSON object. Its content type is no proof: emulators call JSON HTML, gateways do the reverse."""
+    """The body may be a JSON object. Its content type proves nothing: emulators call JSON HTML, gateways HTML JSON."""
     return body.lstrip()[:1] == b"{"
