@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,11 @@ def test_errors_know_their_status() -> None:
 def test_secrets_are_secret_in_old_models_too() -> None:
     raw = raw_model(EnvironmentVariableValue={"type": "string"})
     assert model.Model("demo", raw).shape("EnvironmentVariableValue").is_sensitive
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_no_path_fits_two_operations(service: str) -> None:
+    for templates in model.load(service).routes.values():
+        for (first, _), (second, _) in itertools.combinations(templates, 2):
+            pairs = zip(first, second, strict=True)
+            assert any(one != other and "{" not in one + other for one, other in pairs)
