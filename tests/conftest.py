@@ -3,6 +3,7 @@
 pytest_plugins = [
     "tests.support.agent",
     "tests.support.authority",
+    "tests.support.cells",
     "tests.support.cli",
     "tests.support.clock",
     "tests.support.cloud",

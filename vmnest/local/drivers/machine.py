@@ -46,7 +46,7 @@ class NamespaceMachine:
     ) -> None:
         self.facts = facts
         self.ended: Ended | None = None
-        self._folder = folder
+        self.folder = folder
         self._connection = connection
         self._process = process
         self._on_end = on_end
@@ -79,7 +79,7 @@ class NamespaceMachine:
         if self.ended is not None:
             raise errors.LocalCloudError(f"The sandbox has ended ({self.ended.reason})")
         try:
-            connection = channel.connect(self._folder)
+            connection = channel.connect(self.folder)
         except OSError as error:
             raise errors.LocalCloudError(f"The supervisor of the sandbox does not answer: {error}") from error
         try:
@@ -97,7 +97,7 @@ class NamespaceMachine:
         if self._gone.is_set():
             return
         try:
-            connection = channel.connect(self._folder)
+            connection = channel.connect(self.folder)
         except OSError:
             connection = None  # it is about to end, or it is lost: the watcher sees which
         try:
@@ -165,10 +165,10 @@ class NamespaceMachine:
                 _is_dead(self._pidfd, seconds=_STOP_SECONDS)
             os.close(self._pidfd)
             self._pidfd = None
-        clean_folder(self._folder)
+        clean_folder(self.folder)
         if self._told is None:
             self._told = Ended(None, None, LOST)
-            record_ended(self._folder, self._told)
+            record_ended(self.folder, self._told)
         self.ended = self._told
         self._gone.set()
 

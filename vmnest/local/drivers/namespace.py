@@ -86,17 +86,24 @@ class NamespaceDriver:
 
     def start(self, launch: Launch, *, on_end: Callable[[Ended], None]) -> NamespaceMachine:
         """See ``interface.Driver``."""
-        skeleton = self._skeletons.ensure()
-        machine = spawn(self._cell, launch, skeleton=skeleton, on_end=on_end)
+        machine = spawn(self._cell, launch, skeleton=self.skeleton(), on_end=on_end)
         await_words(machine, "ready" if launch.command is None else "started", folder=launch.folder)
-        self._watcher.add(machine.descriptor, machine.attend)
+        self.watch(machine)
         return machine
+
+    def skeleton(self) -> str:
+        """The folder of the skeleton that VMs start on now; waits until there is one."""
+        return self._skeletons.ensure()
+
+    def watch(self, machine: NamespaceMachine) -> None:
+        """From here on the machine's end is seen, and its ``on_end`` called."""
+        self._watcher.add(machine.descriptor, machine.attend)
 
     def adopt(self, folder: str, *, on_end: Callable[[Ended], None]) -> NamespaceMachine | None:
         """The VM of a folder whose supervisor an earlier daemon spawned, or None if none answers there."""
         machine = NamespaceMachine.reconnect(folder, facts=describe(self._cell), on_end=on_end)
         if machine is not None:
-            self._watcher.add(machine.descriptor, machine.attend)
+            self.watch(machine)
         return machine
 
     def discard(self, folder: str) -> None:

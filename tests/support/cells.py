@@ -1,0 +1,188 @@
+"""Sandboxes of the namespace driver, without a daemon: in this process, or in one of another user."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.paths import ROOT
+from vmnest.local.drivers import Ended, Launch, namespace, selection
+
+PLAIN_UID = 54321
+SYSTEM_PYTHON = "/usr/bin/python3"
+HOST_PROGRAM = Path(__file__).with_name("cell_host.py")
+# The main process of most tests: what it prints is in the console, and it says when it is there.
+LISTENER = """
+import os, socket, sys
+listener = socket.create_server(("127.0.0.1", 8080))
+os.write(3, b"{}")
+os.close(3)
+while True:
+    call, _ = listener.accept()
+    with call:
+        call.sendall(b"here")
+"""
+
+
+class Room:
+    """A folder for VMs of one driver, and the ends that it told."""
+
+    def __init__(self, driver: namespace.NamespaceDriver, cell: namespace.Cell, folder: Path) -> None:
+        self.driver = driver
+        self.cell = cell
+        self.folder = folder
+        self.ends: list[Ended] = []
+        self.over = threading.Event()
+        self._count = 0
+
+    def launch(self, *command: str, **changes: Any) -> Launch:
+        """A launch in a fresh folder."""
+        self._count += 1
+        folder = self.folder / f"vm{self._count}"
+        folder.mkdir(mode=0o700)
+        values: dict[str, Any] = {
+            "microvm_id": folder.name,
+            "folder": str(folder),
+            "environment": {},
+            "memory_mib": 64,
+            "disk_bytes": 2**26,
+            "max_seconds": 60.0,
+            "command": command or None,
+        }
+        return Launch(**{**values, **changes})
+
+    def end(self, ended: Ended) -> None:
+        """What ``on_end`` is."""
+        self.ends.append(ended)
+        self.over.set()
+
+    def start(self, *command: str, **changes: Any) -> namespace.NamespaceMachine:
+        """A VM that was started."""
+        return self.driver.start(self.launch(*command, **changes), on_end=self.end)
+
+    def start_python(self, program: str, **changes: Any) -> namespace.NamespaceMachine:
+        """A VM whose main process is a Python program."""
+        return self.start(self.cell.interpreter.path, "-I", "-S", "-c", program, **changes)
+
+    def start_listener(self, **changes: Any) -> namespace.NamespaceMachine:
+        """A VM whose main process listens on the agent's port (and nothing else)."""
+        launch = self.launch(self.cell.interpreter.path, "-I", "-S", "-c", LISTENER, **changes)
+        skeleton = self.driver.skeleton()
+        machine = namespace.spawn(self.cell, launch, skeleton=skeleton, on_end=self.end, ready=True)
+        namespace.await_words(machine, "ready", folder=launch.folder)
+        self.driver.watch(machine)
+        return machine
+
+    def console(self, machine: namespace.NamespaceMachine) -> str:
+        """What a VM's main process printed."""
+        return Path(machine.folder, "console.log").read_text()
+
+
+@pytest.fixture(scope="session")
+def cell(tmp_path_factory: pytest.TempPathFactory) -> namespace.Cell:
+    """What the probe found to work here."""
+    return selection.prepare(folder=str(tmp_path_factory.mktemp("cell")), visible=(), environ={})
+
+
+@pytest.fixture(scope="session")
+def cell_driver(cell: namespace.Cell) -> Iterator[namespace.NamespaceDriver]:
+    """A driver whose skeleton is made once for all tests."""
+    driver = namespace.NamespaceDriver(cell)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def room(cell_driver: namespace.NamespaceDriver, cell: namespace.Cell, tmp_path: Path) -> Iterator[Room]:
+    """A place for VMs; those that are left at the end are stopped."""
+    room = Room(cell_driver, cell, tmp_path)
+    yield room
+    for folder in tmp_path.glob("vm*"):
+        cell_driver.discard(str(folder))
+
+
+@dataclass(frozen=True)
+class Host:
+    """A user on whose behalf a driver runs, with a state folder and a copy of the package that it can read."""
+
+    name: str
+    python: str
+    package: Path
+    folder: Path
+    uid: int | None
+
+    def run(
+        self,
+        *command: str,
+        visible: Sequence[str] = (),
+        writables: Sequence[str] = (),
+        system_interpreters: Sequence[str] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Run one sandbox; the report of ``cell_host``."""
+        request = {
+            "folder": tempfile.mkdtemp(prefix="state-", dir=self.folder),
+            "command": command,
+            "visible": list(visible),
+            "writables": list(writables),
+            "system_interpreters": system_interpreters,
+        }
+        if self.uid is not None:
+            os.chown(request["folder"], self.uid, self.uid)
+        done = subprocess.run(
+            [self.python, str(self.package / "cell_host.py")],
+            input=json.dumps(request),
+            env={"PYTHONPATH": str(self.package), "PATH": "/usr/bin:/bin", **(environ or {})},
+            cwd="/",
+            user=self.uid,
+            group=self.uid,
+            extra_groups=None if self.uid is None else [],
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
+
+
+def make_host(name: str) -> Iterator[Host]:
+    """A host of that name: ``this user`` (root, mostly), or a ``plain user``."""
+    uid = None
+    python = sys.executable
+    if name == "plain user" and os.geteuid() == 0:
+        uid = PLAIN_UID
+        python = SYSTEM_PYTHON
+        if not is_new_enough(python):
+            pytest.skip(f"{python} cannot run vmnest for another user")
+    base = Path(tempfile.mkdtemp(prefix="vmnest-host-"))
+    try:
+        package, folder = base / "package", base / "state"
+        shutil.copytree(ROOT / "vmnest", package / "vmnest", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(HOST_PROGRAM, package)
+        folder.mkdir()
+        for path in (base, *package.rglob("*"), package, folder):
+            path.chmod(0o755)
+        if uid is not None:
+            os.chown(folder, uid, uid)
+        yield Host(name, python, package, folder, uid)
+    finally:
+        shutil.rmtree(base)
+
+
+def is_new_enough(python: str) -> bool:
+    """Whether it is one that vmnest runs on."""
+    check = "import sys; sys.exit(sys.version_info < (3, 10))"
+    return os.access(python, os.X_OK) and subprocess.run([python, "-c", check], check=False).returncode == 0
