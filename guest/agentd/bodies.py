@@ -37,21 +37,32 @@ class Body:
             RequestError: 413 above ``limit`` bytes, 400 for malformed chunks.
             PeerGoneError: the client stopped in the middle.
         """
-        return b"".join(self.pieces(limit))
+        if self._head.chunked or self.is_consumed:
+            return b"".join(self.pieces(limit))
+        # In one piece: a body near the limit stands in memory once.
+        self._prepare(limit)
+        body = self._stream.read(self._head.length)
+        if len(body) < self._head.length:
+            raise PeerGoneError
+        self.is_consumed = True
+        return body
 
     def pieces(self, limit: int) -> Iterator[bytes]:
         """The body piece by piece; raises as ``read``."""
         if self.is_consumed:
             return
-        if self._head.length > limit:
-            raise _too_large(limit)
-        if self._head.expects_continue:
-            self._invite()
+        self._prepare(limit)
         if self._head.chunked:
             yield from self._chunks(limit)
         else:
             yield from self._exactly(self._head.length)
         self.is_consumed = True
+
+    def _prepare(self, limit: int) -> None:
+        if self._head.length > limit:
+            raise _too_large(limit)
+        if self._head.expects_continue:
+            self._invite()
 
     def _chunks(self, limit: int) -> Iterator[bytes]:
         total = 0

@@ -12,6 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from .bodies import Body
+
 _MAX_NUMBER_DIGITS = 32  # int() of a long run of digits is quadratic, and holds the interpreter
 
 
@@ -73,14 +75,28 @@ class Document:
         return value
 
 
-def parse(body: bytes) -> Document:
-    """The document in ``body``.
+def receive(body: Body) -> Document:
+    """The document in a request's body.
 
     Raises:
-        RequestError: 400: it is not a JSON object in UTF-8.
+        RequestError: 400: it is not a JSON object in UTF-8; 413: it is too large.
     """
     try:
-        members = json.loads(body.decode("utf-8"), parse_int=_parse_int, parse_constant=_refuse_constant)
+        # No name for the bytes: they are given back before the text is parsed.
+        text = body.read(wire.MAX_JSON_BODY_BYTES).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError(400, wire.BAD_REQUEST, f"the body is not UTF-8: {error}") from None
+    return parse(text)
+
+
+def parse(text: str) -> Document:
+    """The document in ``text``.
+
+    Raises:
+        RequestError: 400: it is not a JSON object.
+    """
+    try:
+        members = json.loads(text, parse_int=_parse_int, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise RequestError(400, wire.BAD_REQUEST, f"the body is not JSON: {error}") from None
     if not isinstance(members, dict):

@@ -66,7 +66,7 @@ class Api:
         return answers.build_json(200, {"status": "ok", "version": __version__, "features": list(wire.FEATURES)})
 
     def _exec(self, request: Request) -> answers.Answer:
-        command = self._parse_command(documents.parse(request.body.read(wire.MAX_JSON_BODY_BYTES)))
+        command = self._parse_command(documents.receive(request.body))
         with contextlib.ExitStack() as stack:
             # In flight until its answer is sent: a suspend cuts the connection.
             stack.enter_context(self._state.activity)
@@ -106,7 +106,7 @@ class Api:
         return os.path.join(self._workdir, documents.encode_text(field, path))
 
     def _read(self, request: Request) -> answers.Answer:
-        document = documents.parse(request.body.read(wire.MAX_JSON_BODY_BYTES))
+        document = documents.receive(request.body)
         content = files.open_file(self._resolve("path", document.text("path")))
         answer = answers.build_bulky(
             200, {"encoding": wire.ENCODING_BASE64}, [("content", content.size, content.pieces())]
@@ -115,7 +115,7 @@ class Api:
         return answer
 
     def _write(self, request: Request) -> answers.Answer:
-        document = documents.parse(request.body.read(wire.MAX_JSON_BODY_BYTES))
+        document = documents.receive(request.body)
         path = self._resolve("path", document.text("path"))
         content = document.text("content")
         encoding = document.text("encoding", wire.ENCODING_BASE64)

@@ -118,6 +118,7 @@ class _Pump:
         if self._exit_watch is not None:
             poller.register(self._exit_watch, select.POLLIN)
         if self._hangup is not None:
+            # A client that only closed its sending half looks the same; no HTTP client in use does that.
             poller.register(self._hangup, select.POLLRDHUP)
         if timeout is not None:
             self._until = time.monotonic() + timeout

@@ -119,10 +119,14 @@ def _ignore(number: int, frame: object) -> None:
 def _start(listener: Listener, *, name: str, waker: int) -> None:
     import threading
 
+    from . import journal
+
     def run() -> None:
         # A process without one of its two servers would look alive and be useless: end it, whatever the reason.
         try:
             listener.serve_forever(_NEVER_POLL_SECONDS)
+        except Exception:  # the last line of this thread
+            journal.report_exception(f"the server {name} died")
         finally:
             os.write(waker, _SERVER_DIED)
 

@@ -20,7 +20,7 @@ from .errors import PeerGoneError, RequestError, is_exhaustion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
 MAX_CONNECTIONS = 512
@@ -231,7 +231,7 @@ class Connection(lean.server.BaseHTTPRequestHandler):
                 self.send_header("Connection", "keep-alive")
             self.end_headers()
             if head is None or head.method != "HEAD":
-                for block in answer.blocks:
+                for block in _report_breaks(answer.blocks):
                     self.wfile.write(block)
             self.wfile.flush()
         finally:
@@ -250,6 +250,15 @@ class Connection(lean.server.BaseHTTPRequestHandler):
                 self.connection.settimeout(left)
                 if not self.connection.recv(_BUFFER_BYTES):
                     return
+
+
+def _report_breaks(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """An answer that breaks while it is made: unlike a client that goes away, that is worth a line in the log."""
+    try:
+        yield from blocks
+    except OSError as error:
+        journal.report(f"an answer was cut short: {error}")
+        raise PeerGoneError from error
 
 
 def explain_bind(error: OSError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import time
@@ -10,12 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from guest.agentd import documents
+from guest.agentd import bodies, documents, heads
 from guest.agentd.errors import RequestError
 
 
 def parse(value: object) -> documents.Document:
-    return documents.parse(json.dumps(value).encode())
+    return documents.parse(json.dumps(value))
+
+
+def receive(data: bytes) -> documents.Document:
+    head = heads.parse([b"POST / HTTP/1.1", b"Content-Length: %d" % len(data)])
+    return documents.receive(bodies.Body(io.BytesIO(data), head, invite=lambda: None))
 
 
 def test_members_come_out_by_type() -> None:
@@ -62,7 +68,7 @@ def test_a_member_of_another_type_is_refused_by_name(method: str, value: object,
 def test_a_number_beyond_floats_is_no_timeout(body: bytes) -> None:
     assert math.isinf(float("1e999"))
     with pytest.raises(RequestError):
-        documents.parse(body).seconds("x")
+        receive(body).seconds("x")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +93,7 @@ def test_a_number_beyond_floats_is_no_timeout(body: bytes) -> None:
 )
 def test_what_is_not_a_json_object_is_a_400(body: bytes) -> None:
     with pytest.raises(RequestError) as caught:
-        documents.parse(body)
+        receive(body)
     assert (caught.value.status, caught.value.code) == (400, "bad_request")
     assert len(caught.value.detail) < 500
 
@@ -95,14 +101,14 @@ def test_what_is_not_a_json_object_is_a_400(body: bytes) -> None:
 def test_a_long_number_does_not_hold_the_agent() -> None:
     begin = time.monotonic()
     with pytest.raises(RequestError):
-        documents.parse(b'{"x": ' + b"9" * 5_000_000 + b"}")
+        receive(b'{"x": ' + b"9" * 5_000_000 + b"}")
     assert time.monotonic() - begin < 5
 
 
 @given(st.binary(max_size=60))
 def test_no_bytes_raise_anything_else(body: bytes) -> None:
     try:
-        document = documents.parse(body)
+        document = receive(body)
     except RequestError:
         return
     assert isinstance(document, documents.Document)

@@ -61,6 +61,31 @@ def test_a_port_in_use_is_one_line_that_names_the_variable(tmp_path: Path, varia
     assert "another program listens there" in done.stderr
 
 
+@pytest.mark.parametrize("name", ["agentd-api", "agentd-hooks"])
+def test_when_one_of_its_servers_dies_it_dies(tmp_path: Path, name: str) -> None:
+    # From outside a server cannot be ended alone: in this process it fails by itself.
+    program = f"""
+import threading
+from agentd import serve, server
+real = server.Listener.serve_forever
+def serve_forever(self, poll_interval):
+    if threading.current_thread().name == {name!r}:
+        raise OSError("the listening socket is gone")
+    real(self, poll_interval)
+server.Listener.serve_forever = serve_forever
+serve.run()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**ANY_PORT, "AGENT_SANDBOX_WORKDIR": str(tmp_path)},
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"the listening socket is gone" in done.stderr
+
+
 def test_it_listens_on_the_loopback_only_unless_told(agent: Agent) -> None:
     inodes = {
         os.readlink(f"/proc/{agent.process.pid}/fd/{name}") for name in os.listdir(f"/proc/{agent.process.pid}/fd")

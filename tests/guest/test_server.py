@@ -292,12 +292,17 @@ def test_a_bug_in_a_route_is_a_500_with_its_reason_in_the_log(capsys: pytest.Cap
     assert "ZeroDivisionError: a bug" in capsys.readouterr().err
 
 
-def test_an_answer_that_breaks_in_the_middle_is_cut_and_not_completed(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "error", [RuntimeError("the disk is gone"), OSError(5, "the disk is gone")], ids=["bug", "disk"]
+)
+def test_an_answer_that_breaks_in_the_middle_is_cut_and_not_completed(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
     closed = threading.Event()
 
     def blocks() -> Iterator[bytes]:
         yield b"half"
-        raise RuntimeError("the disk is gone")
+        raise error
 
     def respond(request: server.Request) -> answers.Answer:
         answer = answers.Answer(200, length=8, blocks=blocks())
