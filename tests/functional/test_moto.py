@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 import boto3
@@ -143,7 +143,7 @@ def test_a_session_token_is_accepted(moto: Moto):
 
 
 def test_a_wrong_secret_is_refused(moto: Moto):
-    status, body = moto.who(by=replace(moto.user, secret_key=credentials.Secret("wrong")))
+    status, body = moto.who(by=moto.user._replace(secret_key=credentials.Secret("wrong")))
     assert status == 403
     assert b"SignatureDoesNotMatch" in body
 
@@ -155,7 +155,7 @@ def test_an_unknown_key_is_refused(moto: Moto):
 
 
 def test_a_wrong_session_token_is_refused(moto: Moto):
-    status, _ = moto.who(by=replace(moto.role, token=credentials.Secret("wrong")))
+    status, _ = moto.who(by=moto.role._replace(token=credentials.Secret("wrong")))
     assert status == 403
 
 
@@ -210,7 +210,7 @@ def test_queries_of_any_order_are_accepted(moto: Moto, query):
 
 
 def test_a_wrong_secret_reads_nothing(moto: Moto):
-    wrong = replace(moto.user, secret_key=credentials.Secret("wrong"))
+    wrong = moto.user._replace(secret_key=credentials.Secret("wrong"))
     status, body = moto.send("GET", "/bucket/plain", service_name="s3", by=wrong)
     assert status == 403
     assert b"SignatureDoesNotMatch" in body
@@ -253,9 +253,9 @@ def test_an_arn_in_the_path_is_signed_as_the_judge_signs_it(moto: Moto):
 @pytest.mark.parametrize(
     "by",
     [
-        lambda moto: replace(moto.user, secret_key=credentials.Secret("wrong")),
-        lambda moto: replace(moto.user, token=credentials.Secret("one too many")),
-        lambda moto: replace(moto.role, token=credentials.Secret("wrong")),
+        lambda moto: moto.user._replace(secret_key=credentials.Secret("wrong")),
+        lambda moto: moto.user._replace(token=credentials.Secret("one too many")),
+        lambda moto: moto.role._replace(token=credentials.Secret("wrong")),
         lambda moto: credentials.build("AKIAUNKNOWN", "secret"),
     ],
     ids=["wrong secret", "token that does not belong", "wrong token", "unknown key"],

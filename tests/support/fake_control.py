@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 
@@ -89,7 +88,7 @@ class FakeMicroVMs:
         return True
 
     def change(self, microvm_id: str, **members: object) -> None:
-        self.known[microvm_id] = dataclasses.replace(self.known[microvm_id], **members)  # type: ignore[arg-type]
+        self.known[microvm_id] = self.known[microvm_id]._replace(**members)  # type: ignore[arg-type]
 
     @property
     def alive(self) -> list[str]:

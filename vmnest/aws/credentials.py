@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .. import errors
 from . import profiles
@@ -48,8 +47,7 @@ class Secret:
         return hash(self._text)
 
 
-@dataclass(frozen=True)
-class Credentials:
+class Credentials(NamedTuple):
     """An access key with its secret; ``expires_at`` is in seconds since the epoch, None for keys without an end."""
 
     access_key: str

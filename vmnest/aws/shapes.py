@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, NoReturn, Protocol
 from urllib.parse import quote, unquote
 
 from .. import errors
@@ -75,8 +75,7 @@ class RequestMalformed(ValueError):  # noqa: N818 - likewise; the server makes t
         self.message = message
 
 
-@dataclass(frozen=True)
-class WireRequest:
+class WireRequest(NamedTuple):
     """A request before it is signed. ``target`` is the path and query as they stand on the request line."""
 
     method: str
@@ -85,8 +84,7 @@ class WireRequest:
     body: bytes
 
 
-@dataclass(frozen=True)
-class WireAnswer:
+class WireAnswer(NamedTuple):
     """An answer; the server adds what belongs to the connection."""
 
     status: int
@@ -94,13 +92,12 @@ class WireAnswer:
     body: bytes
 
 
-@dataclass(frozen=True)
-class ErrorAnswer:
+class ErrorAnswer(NamedTuple):
     """What an error answer says of itself; both texts are None where a gateway answered in place of the service."""
 
     error_type: str | None
     message: str | None
-    members: dict[str, Any] = field(default_factory=dict)
+    members: Mapping[str, Any] = MappingProxyType({})
 
 
 def new_client_token() -> str:

@@ -8,12 +8,17 @@ answer in ``raw``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from ..aws.service import Service
-from ..deadline import Deadline
-from . import tokens
-from .images import Images
 from .microvms import MicroVMs
+
+if TYPE_CHECKING:
+    from ..aws.service import Service
+    from ..deadline import Deadline
+    from .images import Images
+    from .tokens import Token
+
+DEFAULT_TOKEN_MINUTES = 60
 
 __all__ = ["Control"]
 
@@ -24,7 +29,15 @@ class Control:
     def __init__(self, service: Service) -> None:
         self._service = service
         self.microvms = MicroVMs(service)
-        self.images = Images(service)
+
+    # Most commands need neither images nor tokens: these are imported when they do.
+
+    @property
+    def images(self) -> Images:
+        """Calls about images."""
+        from .images import Images
+
+        return Images(self._service)
 
     @property
     def region(self) -> str:
@@ -32,7 +45,9 @@ class Control:
         return self._service.region
 
     def mint_token(
-        self, microvm_id: str, ports: Sequence[int], *, minutes: int = tokens.DEFAULT_MINUTES, deadline: Deadline
-    ) -> tokens.Token:
+        self, microvm_id: str, ports: Sequence[int], *, minutes: int = DEFAULT_TOKEN_MINUTES, deadline: Deadline
+    ) -> Token:
         """A token that opens these ports of a MicroVM's endpoint (see ``tokens.mint``)."""
+        from . import tokens
+
         return tokens.mint(self._service, microvm_id, ports=ports, minutes=minutes, deadline=deadline)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import TypeVar
 
 from .. import errors
@@ -16,6 +17,8 @@ from ..deadline import Deadline
 
 Answer = Mapping[str, object]
 _T = TypeVar("_T")
+
+NOTHING: Answer = MappingProxyType({})
 
 
 def take(answer: Answer, name: str, kind: type[_T], *, operation: str) -> _T:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
+from typing import NamedTuple
 
 from .. import errors
 from ..aws.service import Service
@@ -14,8 +15,7 @@ from . import answers
 RUNNABLE_IMAGE_STATES = ("CREATED", "UPDATED")
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """An image. What it is made of belongs to its versions."""
 
     image_arn: str
@@ -25,8 +25,8 @@ class Image:
     updated_at: datetime | None = None
     latest_active_version: str | None = None
     latest_failed_version: str | None = None
-    tags: Mapping[str, str] = field(default_factory=dict)
-    raw: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
+    tags: Mapping[str, str] = MappingProxyType({})
+    raw: Mapping[str, object] = answers.NOTHING
 
     @classmethod
     def from_wire(cls, answer: answers.Answer, *, operation: str) -> Image:
@@ -45,8 +45,7 @@ class Image:
         )
 
 
-@dataclass(frozen=True)
-class ImageVersion:
+class ImageVersion(NamedTuple):
     """One version of an image. ``state`` tells how its build went, ``status`` whether it may be started from."""
 
     image_arn: str
@@ -56,7 +55,7 @@ class ImageVersion:
     memory_mib: int | None = None
     state_reason: str | None = None
     created_at: datetime | None = None
-    raw: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
+    raw: Mapping[str, object] = answers.NOTHING
 
     @property
     def runnable(self) -> bool:

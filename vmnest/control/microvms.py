@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from .. import errors
 from ..aws.service import Service
@@ -17,8 +17,7 @@ DEFAULT_IDLE_SECONDS = 900
 LONGEST_LIFE_SECONDS = 28_800
 
 
-@dataclass(frozen=True)
-class IdlePolicy:
+class IdlePolicy(NamedTuple):
     """When a MicroVM is suspended, and when one that is suspended ends.
 
     By default it is suspended after 15 minutes without traffic, stays so for the rest of its life, and is resumed by
@@ -47,8 +46,7 @@ class IdlePolicy:
         )
 
 
-@dataclass(frozen=True)
-class RunSpec:
+class RunSpec(NamedTuple):
     """What a new MicroVM shall be. ``client_token`` makes a repeated run the same run.
 
     ``local_options`` (cpus, memory, egress) has no member on AWS's wire; it goes to the local cloud in a header.
@@ -58,13 +56,17 @@ class RunSpec:
     client_token: str
     image_version: str | None = None
     execution_role_arn: str | None = None
-    idle_policy: IdlePolicy | None = field(default_factory=IdlePolicy)
+    idle_policy: IdlePolicy | None = IdlePolicy()
     maximum_duration_seconds: int = LONGEST_LIFE_SECONDS
     ingress_connectors: tuple[str, ...] = ()
     egress_connectors: tuple[str, ...] = ()
-    run_payload: str | None = field(default=None, repr=False)
+    run_payload: str | None = None
     log_group: str | None = None
     local_options: Mapping[str, object] | None = None
+
+    def __repr__(self) -> str:
+        # The payload is the caller's secret, as far as we know.
+        return f"RunSpec({self.image_arn!r}, {self.client_token!r})"
 
     def to_wire(self) -> dict[str, object]:
         """RunMicrovm's parameters; None stands for absent."""
@@ -82,8 +84,7 @@ class RunSpec:
         }
 
 
-@dataclass(frozen=True)
-class MicroVM:
+class MicroVM(NamedTuple):
     """A MicroVM as the service describes it. ``endpoint`` is a URL; ``state`` is the service's word, even a new one."""
 
     microvm_id: str
@@ -99,7 +100,7 @@ class MicroVM:
     idle_policy: IdlePolicy | None = None
     ingress: tuple[str, ...] = ()
     egress: tuple[str, ...] = ()
-    raw: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
+    raw: Mapping[str, object] = answers.NOTHING
 
     @property
     def ended(self) -> bool:
@@ -128,8 +129,7 @@ class MicroVM:
         )
 
 
-@dataclass(frozen=True)
-class MicroVMSummary:
+class MicroVMSummary(NamedTuple):
     """What a listing tells of a MicroVM; the endpoint is not among it."""
 
     microvm_id: str
@@ -137,7 +137,7 @@ class MicroVMSummary:
     image_arn: str
     image_version: str
     started_at: datetime
-    raw: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
+    raw: Mapping[str, object] = answers.NOTHING
 
     @property
     def ended(self) -> bool:

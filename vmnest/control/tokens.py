@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .. import errors
 from ..aws.credentials import Secret
@@ -13,15 +13,13 @@ from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from ..wire import names
 from . import answers, microvms
 
-DEFAULT_MINUTES = 60
 _OPERATION = "CreateMicrovmAuthToken"
 # The names and values go into requests as headers as they are: nothing may pass that ends a line or a field.
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _HEADER_VALUE = re.compile(r"[!-~]{1,8000}")
 
 
-@dataclass(frozen=True)
-class Token:
+class Token(NamedTuple):
     """A token for some ports of one MicroVM, until ``expires_at`` (seconds since the epoch).
 
     ``headers`` are what the service says to send: names with secret values. The port header is not among them.
@@ -43,7 +41,7 @@ def mint(
     microvm_id: str,
     *,
     ports: Sequence[int],
-    minutes: int = DEFAULT_MINUTES,
+    minutes: int,
     deadline: Deadline,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Token:

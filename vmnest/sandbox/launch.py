@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
@@ -166,7 +166,9 @@ def _was_refused(error: BaseException) -> bool:
 
 def _to_file(spec: RunSpec) -> dict[str, object] | None:
     """The run's parameters for the record. One with a payload cannot be repeated later: payloads are secrets."""
-    return None if spec.run_payload is not None else asdict(spec)
+    if spec.run_payload is not None:
+        return None
+    return {**spec._asdict(), "idle_policy": spec.idle_policy and spec.idle_policy._asdict()}
 
 
 def _from_file(record: Record) -> RunSpec | None:

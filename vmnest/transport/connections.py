@@ -16,7 +16,7 @@ import ssl
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -41,8 +41,7 @@ if sys.platform == "linux":
     ]
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a request goes: one pool each."""
 
     scheme: str
@@ -59,8 +58,7 @@ class Origin:
         return f"{self.scheme}://{self.authority}"
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """A request as it goes out; ``target`` and ``headers`` letter for letter."""
 
     method: str
@@ -70,8 +68,7 @@ class Request:
     is_chunked: bool
 
 
-@dataclass(frozen=True)
-class _ProxyTrust:
+class _ProxyTrust(NamedTuple):
     """urllib3's ``ProxyConfig``, whose members differ between 1.26 and 2."""
 
     ssl_context: ssl.SSLContext

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .. import errors
 
@@ -20,14 +20,16 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LOOPBACK = re.compile(r"localhost|.+\.localhost|127(?:\.\d{1,3}){1,3}|::1|::ffff:127\..+", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Proxy:
+class Proxy(NamedTuple):
     """An HTTP proxy; ``authorization`` is the value of the header of that name."""
 
     scheme: str
     host: str
     port: int
-    authorization: str | None = field(default=None, repr=False)
+    authorization: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.url!r})"
 
     @property
     def url(self) -> str:

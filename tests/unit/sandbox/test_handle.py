@@ -242,7 +242,7 @@ def test_ending_one_does_not_forget_another_that_has_its_name_by_now(
 def test_ending_a_launch_that_was_cut_off_ends_its_microvm(control: FakeControl, records: registry.Registry) -> None:
     sandbox = create(control, records)
     spec = control.microvms.specs[0]
-    cut_off = sandbox.record.replace(microvm_id=None, endpoint=None, launch={**spec.__dict__, "idle_policy": None})
+    cut_off = sandbox.record.replace(microvm_id=None, endpoint=None, launch={**spec._asdict(), "idle_policy": None})
     records.put(cut_off, replace=True)
     attach(control, records).terminate()
     assert control.microvms.alive == []
