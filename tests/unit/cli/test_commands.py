@@ -1,0 +1,46 @@
+"""``exec`` and ``run``: what is made of options and results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.cloud import LocalCloud
+from vmnest.cli.main import main
+
+
+@pytest.fixture
+def here(shared_cloud: LocalCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalCloud:
+    """This process works with a local cloud of the tests' own."""
+    monkeypatch.setenv("AGENT_SANDBOX_LOCAL_DIR", shared_cloud.folder)
+    monkeypatch.setenv("AGENT_SANDBOX_STATE", str(tmp_path / "state.json"))
+    return shared_cloud
+
+
+def test_output_and_status_of_a_command_are_ours(here: LocalCloud, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    line = ["--local", "run", "--env", "A=1", "--shell", "--", "printf '\\377'; echo $A >&2; exit 9"]
+    assert main(line) == 9
+    assert capfdbinary.readouterr() == (b"\xff", b"1\n")
+
+
+def test_an_end_by_timeout_is_status_124_and_a_remark(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
+    line = ["run", "--local", "--timeout", "0.5", "--", "sh", "-c", "echo a; sleep 9"]
+    assert main(line) == 124
+    assert capfd.readouterr() == ("a\n", "vmnest: the command was ended after 0.5 s\n")
+    assert main(["-q", *line]) == 124
+    assert capfd.readouterr() == ("a\n", "")
+
+
+@pytest.mark.parametrize("line", [["exec", "nobody", "x"], ["run", "--", "x"]], ids=" ".join)
+def test_what_fails_before_the_command_is_status_125(
+    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AGENT_SANDBOX_STATE", str(tmp_path / "state.json"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/none")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AGENT_SANDBOX_REGION", "AGENT_SANDBOX_TARGET"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(line) == 125
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("vmnest: no ")

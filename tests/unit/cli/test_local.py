@@ -1,0 +1,46 @@
+"""``local up|down|status|env``: what is made of results."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.support.cloud import LocalCloud
+from vmnest.cli.main import main
+
+
+@pytest.fixture
+def here(local_cloud: LocalCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalCloud:
+    """This process works with a local cloud of the test's own."""
+    monkeypatch.setenv("AGENT_SANDBOX_LOCAL_DIR", local_cloud.folder)
+    monkeypatch.setenv("AGENT_SANDBOX_STATE", str(tmp_path / "state.json"))
+    return local_cloud
+
+
+def test_what_runs_is_told_in_lines(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["local", "up"]) == 0
+    told = capfd.readouterr().out
+    assert told.startswith("local cloud  running\n")
+    assert f"url          {here.url}\n" in told
+    assert main(["-q", "local", "up"]) == 0
+    assert capfd.readouterr().out == ""
+    assert main(["local", "env"]) == 0
+    lines = [shlex.split(line) for line in capfd.readouterr().out.splitlines()]
+    assert {words[0] for words in lines} == {"export", "unset"}
+    assert ["export", f"AWS_SECRET_ACCESS_KEY={here.keys.secret_key}"] in lines
+    assert main(["local", "down"]) == 0
+    assert capfd.readouterr() == ("", "vmnest: the local cloud is stopped\n")
+    assert main(["local", "down"]) == 0
+    assert capfd.readouterr() == ("", "vmnest: the local cloud does not run\n")
+
+
+def test_force_tells_what_it_ended(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["create", "web", "--local"]) == 0
+    assert main(["local", "status"]) == 0
+    assert "web   RUNNING  microvm-" in capfd.readouterr().out
+    assert main(["local", "down"]) == 1
+    assert "--force" in capfd.readouterr().err
+    assert main(["local", "down", "--force"]) == 0
+    assert capfd.readouterr() == ("", "vmnest: the local cloud is stopped\nvmnest: ended web\n")
