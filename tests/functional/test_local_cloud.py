@@ -220,9 +220,12 @@ class TestLife:
                 end_daemon(process, cloud.folder)
 
     def test_it_ends_when_nothing_runs_and_only_then(self):
-        with open_cloud(arguments=["--idle-seconds", "0.4"]) as cloud:
-            with microvm(cloud), pytest.raises(subprocess.TimeoutExpired):
+        with open_cloud(arguments=["--idle-seconds", "0.4"]) as cloud, contextlib.ExitStack() as stack:
+            with rendezvous.start_lock(cloud.folder, deadline.Deadline(5)):  # it stays until the MicroVM is there
+                started = stack.enter_context(running_microvm(cloud))
+            with pytest.raises(subprocess.TimeoutExpired):
                 cloud.process.wait(1.5)
+            cloud.client().terminate_microvm(microvmIdentifier=started["microvmId"])
             assert cloud.process.wait(WAIT_SECONDS) == 0
             assert rendezvous.read(cloud.folder) is None
             assert not rendezvous.is_alive(cloud.folder)

@@ -76,7 +76,7 @@ def open_cloud(*, folder: str | None = None, arguments: Sequence[str] = (), **en
     with contextlib.ExitStack() as stack:
         if folder is None:
             # Not below pytest's folders: root's sandbox runs as a uid that may not pass through those.
-            folder = tempfile.mkdtemp(prefix="vmnest-test-")
+            folder = tempfile.mkdtemp(prefix="vmnest-test-", dir=_fast_folder())
             stack.callback(_remove_folder, folder)
         process, line = start_daemon(folder, arguments=arguments, environ=environ)
         stack.callback(end_daemon, process, folder)
@@ -133,6 +133,12 @@ def living_processes(folder: str) -> list[str]:
             if folder in command and state != "Z" and int(name) != os.getpid():
                 found.append(f"{name} {command}")
     return found
+
+
+def _fast_folder() -> str | None:
+    """Memory, where there is some: a cloud's skeleton layer is many thousand folders, and most tests make their own."""
+    shared = "/dev/shm"
+    return shared if os.access(shared, os.W_OK | os.X_OK) else None
 
 
 def _remove_folder(folder: str) -> None:

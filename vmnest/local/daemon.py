@@ -51,8 +51,6 @@ class Daemon:
         self._resources = contextlib.ExitStack()
         self._url = ""
         self._vms: vms.VMs | None = None
-        self._timers = timers.Timers()
-        self._acceptor = acceptor.Acceptor()
 
     # -- the start -----------------------------------------------------------------------------------------------------
 
@@ -69,39 +67,54 @@ class Daemon:
             raise
 
     def _open(self) -> rendezvous.Daemon:
-        folder = self._config.folder
+        folder, environ = self._config.folder, self._config.environ
         keys = rendezvous.keys(folder)
+        common = vms.Settings(
+            folder=folder, disk_bytes=settings.number("local_disk", environ=environ), visible=self._visible()
+        )
         driver = self._select_driver(
             folder=folder,
-            minimum=settings.text("local_isolation", environ=self._config.environ),
-            visible=self._visible(),
-            environ=self._config.environ,
+            minimum=settings.text("local_isolation", environ=environ),
+            visible=common.visible,
+            environ=environ,
         )
         self._resources.callback(driver.close)
         _discard_leftovers(driver, os.path.join(folder, vms.FOLDER))
-        self._timers.start()
-        self._resources.callback(self._timers.close)
-        self._acceptor.start()
-        self._resources.callback(self._acceptor.close)
+        timing = timers.Timers()
+        timing.start()
+        self._resources.callback(timing.close)
+        serving = acceptor.Acceptor()
+        serving.start()
+        self._resources.callback(serving.close)
+        seal = tokens.Seal(keys.secret_key)
+        self._vms = self._open_vms(driver, common, timing=timing, serving=serving, data_plane=proxy.Proxy(seal))
+        control = self._control_plane(driver, keys, seal)
         listener = _bind_control(folder)
         self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        control = self._assemble(driver, keys)
-        self._acceptor.listen(listener, lambda sock: httpd.serve(sock, control.answer), name="control")
+        serving.listen(listener, lambda sock: httpd.serve(sock, control.answer), name="control")
         return rendezvous.Daemon(url=self._url, version=__version__, pid=os.getpid())
 
-    def _assemble(self, driver: interface.Driver, keys: rendezvous.Keys) -> api.ControlPlane:
+    def _open_vms(
+        self,
+        driver: interface.Driver,
+        common: vms.Settings,
+        *,
+        timing: timers.Timers,
+        serving: acceptor.Acceptor,
+        data_plane: proxy.Proxy,
+    ) -> vms.VMs:
+        def publish(record: records.Record) -> None:
+            serving.listen(
+                record.listener, lambda sock: data_plane.serve(record, sock), name=f"endpoint {record.microvm_id}"
+            )
+
+        opened = vms.VMs(driver, common, timers=timing, publish=publish, retire=serving.forget)
+        self._resources.callback(opened.close)
+        return opened
+
+    def _control_plane(self, driver: interface.Driver, keys: rendezvous.Keys, seal: tokens.Seal) -> api.ControlPlane:
         folder = self._config.folder
-        seal = tokens.Seal(keys.secret_key)
-        data_plane = proxy.Proxy(seal)
-        disk = settings.number("local_disk", environ=self._config.environ)
-        self._vms = vms.VMs(
-            driver,
-            vms.Settings(folder=folder, disk_bytes=disk, visible=self._visible()),
-            timers=self._timers,
-            publish=lambda record: self._publish_endpoint(data_plane, record),
-            retire=self._acceptor.forget,
-        )
-        self._resources.callback(self._vms.close)
+        assert self._vms is not None
         cloud = operations.Cloud(
             vms=self._vms,
             images=images.Images(created_at=_made_at(folder), memory_mib=options.DEFAULT_MEMORY_MIB),
@@ -121,11 +134,6 @@ class Daemon:
         value = settings.resolve("local_visible", environ=self._config.environ).value
         assert isinstance(value, tuple)
         return value
-
-    def _publish_endpoint(self, data_plane: proxy.Proxy, record: records.Record) -> None:
-        self._acceptor.listen(
-            record.listener, lambda sock: data_plane.serve(record, sock), name=f"endpoint {record.microvm_id}"
-        )
 
     # -- its own calls -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,163 @@
+"""The daemon's life, in this process and above a driver that isolates nothing."""
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import urllib.parse
+
+import pytest
+
+from tests.support.machines import FakeDriver
+from vmnest import deadline, errors, rendezvous
+from vmnest.local import acceptor, daemon
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return str(tmp_path)
+
+
+def make(folder, *, driver=None, idle_seconds=600.0, environ=None):
+    asked = []
+
+    def select(**options):
+        asked.append(options)
+        if isinstance(driver, Exception):
+            raise driver
+        return driver or FakeDriver({})
+
+    config = daemon.Config(folder=folder, environ=environ or {}, idle_seconds=idle_seconds)
+    one = daemon.Daemon(config, select_driver=select)
+    return one, asked
+
+
+@contextlib.contextmanager
+def opened(folder, **options):
+    one, _ = make(folder, **options)
+    address = one.open()
+    try:
+        yield one, address
+    finally:
+        one.close()
+
+
+def port_of(address):
+    return urllib.parse.urlsplit(address.url).port
+
+
+def answers(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def test_it_serves_from_open_to_close(folder):
+    with opened(folder) as (_, address):
+        assert answers(port_of(address))
+    assert not answers(port_of(address))
+
+
+def test_its_port_is_kept_for_the_next_one(folder):
+    with opened(folder) as (_, first):
+        pass
+    with opened(folder) as (_, second):
+        assert second.url == first.url
+
+
+def test_a_port_that_is_taken_is_replaced(folder):
+    with contextlib.closing(acceptor.bind()) as taken:
+        rendezvous.keep_port(folder, taken.getsockname()[1])
+        with opened(folder) as (_, address):
+            assert port_of(address) != taken.getsockname()[1]
+            assert rendezvous.kept_port(folder) == port_of(address)
+
+
+def test_the_driver_is_chosen_by_the_settings(folder):
+    environ = {"AGENT_SANDBOX_LOCAL_ISOLATION": "kernel", "AGENT_SANDBOX_LOCAL_VISIBLE": "/data:/more"}
+    one, asked = make(folder, environ=environ)
+    one.open()
+    one.close()
+    assert asked == [{"folder": folder, "minimum": "kernel", "visible": ("/data", "/more"), "environ": environ}]
+
+
+def test_a_machine_without_isolation_is_refused_and_nothing_stays_open(folder):
+    one, _ = make(folder, driver=errors.IsolationUnavailableError("no user namespaces", hint="sysctl"))
+    with pytest.raises(errors.IsolationUnavailableError):
+        one.open()
+    assert not [thread for thread in threading.enumerate() if thread.name in {"acceptor", "timers"}]
+
+
+def test_a_setting_that_cannot_be_read_is_refused(folder):
+    one, _ = make(folder, environ={"AGENT_SANDBOX_LOCAL_DISK": "much"})
+    with pytest.raises(errors.SettingError, match="AGENT_SANDBOX_LOCAL_DISK"):
+        one.open()
+    assert not [thread for thread in threading.enumerate() if thread.name in {"acceptor", "timers"}]
+
+
+def test_leftovers_are_given_to_the_driver_and_removed(folder):
+    os.makedirs(os.path.join(folder, "vms", "microvm-old"))
+    driver = FakeDriver({})
+    with opened(folder, driver=driver):
+        assert driver.discarded == [os.path.join(folder, "vms", "microvm-old")]
+        assert os.listdir(os.path.join(folder, "vms")) == []
+
+
+def test_waiting_ends_when_asked_to(folder):
+    with opened(folder) as (one, _):
+        thread = threading.Thread(target=one.wait)
+        thread.start()
+        one.stop("asked to")
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_waiting_ends_when_idle_and_the_address_goes_first(folder):
+    with opened(folder, idle_seconds=0.02) as (one, address):
+        rendezvous.write_daemon(folder, address)
+        one.wait()
+        assert rendezvous.read(folder) is None
+        assert answers(port_of(address))
+
+
+def test_it_stays_while_somebody_is_coming(folder):
+    with opened(folder, idle_seconds=0.02) as (one, _):
+        thread = threading.Thread(target=one.wait)
+        with rendezvous.start_lock(folder, deadline.Deadline(5)):
+            thread.start()
+            thread.join(0.3)
+            assert thread.is_alive()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+class TestRun:
+    def config(self, folder):
+        return daemon.Config(folder=folder, environ={})
+
+    def test_an_error_of_the_start_is_the_ready_line(self, folder):
+        def select(**options):
+            raise errors.IsolationUnavailableError("no", hint="do this")
+
+        lines = []
+        assert daemon.run(self.config(folder), ready=lines.append, select_driver=select) == 1
+        assert json.loads(lines[0])["error"]["code"] == "isolation_unavailable"
+        assert json.loads(lines[0])["error"]["hint"] == "do this"
+
+    def test_a_failure_that_nobody_foresaw_is_one_too(self, folder):
+        lines = []
+        assert daemon.run(self.config(folder), ready=lines.append, select_driver=lambda **options: 1 / 0) == 1
+        with pytest.raises(errors.LocalDaemonError, match="division by zero"):
+            rendezvous.parse_ready(lines[0])
+
+    def test_a_second_daemon_of_the_folder_does_not_start(self, folder, monkeypatch):
+        monkeypatch.setattr(daemon, "_LOCK_SECONDS", 0.05)
+        lines = []
+        with rendezvous.daemon_lock(folder, deadline.Deadline(1)):
+            status = daemon.run(self.config(folder), ready=lines.append, select_driver=lambda **options: 1 / 0)
+        assert status == 1
+        with pytest.raises(errors.LocalDaemonError, match="previous local daemon"):
+            rendezvous.parse_ready(lines[0])

@@ -1,0 +1,37 @@
+"""The daemon's program: its command line, and the descriptor for the ready line."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.paths import ROOT
+from vmnest.local import __main__ as program
+from vmnest.local import daemon
+
+
+def test_the_command_line_is_parsed():
+    parsed = program.parse_arguments(["--folder", "/x", "--ready-fd", "7"])
+    assert (parsed.folder, parsed.ready_fd, parsed.idle_seconds) == ("/x", 7, daemon.IDLE_SECONDS)
+
+
+def test_a_folder_is_needed(capsys):
+    with pytest.raises(SystemExit) as caught:
+        program.parse_arguments([])
+    assert caught.value.code == 2
+    assert "--folder" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_used_is_told_on_the_descriptor(tmp_path):
+    (tmp_path / "file").write_text("")
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as pipe:
+        command = [sys.executable, "-m", "vmnest.local", "--folder", tmp_path / "file", "--ready-fd", str(writer)]
+        process = subprocess.Popen(command, cwd=ROOT, pass_fds=[writer])
+        os.close(writer)
+        told = json.loads(pipe.read())
+        assert process.wait(30) == 1
+    assert told["error"]["code"] == "local_cloud"
+    assert str(tmp_path / "file") in told["error"]["message"]
