@@ -143,15 +143,25 @@ class Response:
     read that waits for more fails.
     """
 
-    def __init__(self, answer: WireAnswer, *, origin: str, patience: Patience, release: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        answer: WireAnswer,
+        *,
+        origin: str,
+        patience: Patience,
+        release: Callable[[bool], None],
+        interrupt: Callable[[], None],
+    ) -> None:
         self.status = answer.status
         self.headers = Headers(list(answer.headers.items()))
         self._answer = answer
         self._origin = origin
         self._patience = patience
+        self._release = release
+        self._interrupt = interrupt
         self._is_whole = False
         self._lock = threading.Lock()  # guards the two below
-        self._release: Callable[[bool], None] | None = release
+        self._is_open = True
         self._is_reading = False
         if answer.is_whole:
             self._finish(whole=True)
@@ -196,7 +206,7 @@ class Response:
 
     def _read_piece(self, size: int) -> bytes:
         with self._lock:
-            if self._release is None:
+            if not self._is_open:
                 raise self._closed()
             self._is_reading = True
         piece, is_at_end, failure = b"", False, None
@@ -212,9 +222,9 @@ class Response:
         finally:
             with self._lock:
                 self._is_reading = False
-                was_closed = self._release is None
+                was_closed = not self._is_open
             if was_closed:
-                self._close_answer()
+                self._let_go(reusable=False)
         if was_closed or failure is not None:
             self.close()
             raise self._closed() if was_closed or failure is None else failure
@@ -230,17 +240,19 @@ class Response:
 
     def _finish(self, *, whole: bool) -> None:
         with self._lock:
-            release, self._release = self._release, None
+            if not self._is_open:
+                return
+            self._is_open = False
             is_reading = self._is_reading
-        if release is None:
-            return
         self._is_whole = whole
-        release(whole and not self._answer.will_close)
-        # http.client's answer must not be closed under a thread that reads it: that thread wakes up and does it.
-        if not is_reading:
-            self._close_answer()
+        if is_reading:
+            # http.client's objects must not be closed under the thread that reads them: it wakes up, and does it.
+            self._interrupt()
+        else:
+            self._let_go(reusable=whole and not self._answer.will_close)
 
-    def _close_answer(self) -> None:
+    def _let_go(self, *, reusable: bool) -> None:
+        self._release(reusable)
         with contextlib.suppress(OSError, ValueError):
             self._answer.close()
 

@@ -147,7 +147,13 @@ class Transport:
                 connection.close()
 
         answer = connection.exchange(request, patience)
-        return Response(answer, origin=str(connection.origin), patience=patience, release=release)
+        return Response(
+            answer,
+            origin=str(connection.origin),
+            patience=patience,
+            release=release,
+            interrupt=connection.interrupt,
+        )
 
     def _own_pool(self) -> _Pool:
         # A child of fork shares its parent's sockets, and its lock may be held by a thread that is not there: both are

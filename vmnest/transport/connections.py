@@ -117,12 +117,16 @@ class Connection:
         return answer
 
     def close(self) -> None:
-        """End the connection; a thread that reads from it wakes up."""
+        """End the connection."""
+        self.interrupt()
+        self._raw.close()
+
+    def interrupt(self) -> None:
+        """End the conversation from another thread: the one that reads wakes up, and closes."""
         # TLS within TLS is urllib3's own kind of socket, which cannot shut down; the one that it wraps can.
         sock: socket.socket = getattr(self._sock, "socket", self._sock)
         with contextlib.suppress(OSError):
             sock.shutdown(socket.SHUT_RDWR)
-        self._raw.close()
 
     def _send(self, request: Request, patience: Patience) -> None:
         raw = self._raw
