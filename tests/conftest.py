@@ -7,6 +7,7 @@ pytest_plugins = [
     "tests.support.cli",
     "tests.support.clock",
     "tests.support.cloud",
+    "tests.support.generated",
     "tests.support.peers",
     "tests.support.control",  # after those that it imports, or pytest cannot rewrite their assertions
     "tests.support.skips",
