@@ -50,7 +50,7 @@ def render_exec_statuses() -> str:
 
 
 def render_errors() -> str:
-    classes = dict.fromkeys(errors.iter_classes())
+    classes = [each for each in dict.fromkeys(errors.iter_classes()) if each.__module__ == errors.__name__]
     rows = (
         (f"``{each.code}``", str(each.exit_status), "yes" if each.retryable else "no", _first_sentence(each))
         for each in sorted(classes, key=lambda each: each.code)
