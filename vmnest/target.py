@@ -64,14 +64,15 @@ class Target:
                 on_refused=lambda: daemon.ensure(self.environ, deadline=deadline).url,
             )
         else:
-            from .aws import credentials, endpoint
+            from .aws import credentials, endpoint, profiles
 
+            bundle = profiles.ca_bundle(environ=self.environ)
             caller = service.Service(
                 SERVICE,
                 endpoint=endpoint.resolve(SERVICE, region=self.region, environ=self.environ),
                 region=self.region,
                 credentials=credentials.resolve(environ=self.environ),
-                transport=transport.shared(),
+                transport=transport.Transport(verify=bundle) if bundle else transport.shared(),
             )
         return control.Control(caller)
 

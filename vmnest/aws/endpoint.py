@@ -28,7 +28,7 @@ _SUFFIXES = (
 _URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", re.IGNORECASE)
 
 
-def resolve(service: str, region: str, environ: Mapping[str, str], profile: str | None = None) -> str:
+def resolve(service: str, *, region: str, environ: Mapping[str, str], profile: str | None = None) -> str:
     """The base URL for calls to ``service``, for example ``lambda-microvms``; without a slash at its end.
 
     Raises:

@@ -87,6 +87,13 @@ def load(*, environ: Mapping[str, str], profile: str | None = None) -> Profile:
     return Profile(name, is_chosen=chosen is not None, config=ours, credentials=keys.get(name), services=services)
 
 
+def ca_bundle(*, environ: Mapping[str, str], profile: str | None = None) -> str | None:
+    """The CA bundle that the profile names, unless ``AWS_CA_BUNDLE`` names one (which the transport reads itself)."""
+    if environ.get("AWS_CA_BUNDLE"):
+        return None
+    return load(environ=environ, profile=profile).get("ca_bundle") or None
+
+
 def _is_profile(section: str, name: str) -> bool:
     if section == DEFAULT:
         return name == DEFAULT

@@ -46,7 +46,7 @@ def test_the_host_is_the_one_of_botocore_s_rules(fips, dual):
             judge = provider.resolve_endpoint(Region=region, UseFIPS=fips, UseDualStack=dual).url
         except EndpointProviderError:
             continue  # the partition has no such hosts
-        assert endpoint.resolve(SERVICE, region, {"HOME": "/nonexistent", **switches}) == judge
+        assert endpoint.resolve(SERVICE, region=region, environ={"HOME": "/nonexistent", **switches}) == judge
         compared += 1
     assert compared > 25
 
@@ -72,17 +72,17 @@ def test_the_host_is_the_one_of_botocore_s_rules(fips, dual):
     ],
 )
 def test_overrides_count_in_botocore_s_order(environ, variables, expected):
-    assert endpoint.resolve(SERVICE, "us-east-1", {**environ, **variables}) == expected
+    assert endpoint.resolve(SERVICE, region="us-east-1", environ={**environ, **variables}) == expected
 
 
 def test_a_profile_can_be_named(environ):
-    assert endpoint.resolve(SERVICE, "us-east-1", environ, "own") == "http://own.example/base"
+    assert endpoint.resolve(SERVICE, region="us-east-1", environ=environ, profile="own") == "http://own.example/base"
 
 
 def test_each_service_has_its_own_variable():
     environ = {"HOME": "/nonexistent", "AWS_ENDPOINT_URL_LAMBDA_CORE": "http://core"}
-    assert endpoint.resolve("lambda-core", "us-east-1", environ) == "http://core"
-    assert endpoint.resolve(SERVICE, "us-east-1", environ) != "http://core"
+    assert endpoint.resolve("lambda-core", region="us-east-1", environ=environ) == "http://core"
+    assert endpoint.resolve(SERVICE, region="us-east-1", environ=environ) != "http://core"
 
 
 @pytest.mark.parametrize(
@@ -90,5 +90,5 @@ def test_each_service_has_its_own_variable():
 )
 def test_an_override_that_is_no_url_names_its_source_and_not_itself(url):
     with pytest.raises(errors.SettingError, match="AWS_ENDPOINT_URL ") as caught:
-        endpoint.resolve(SERVICE, "us-east-1", {"HOME": "/nonexistent", "AWS_ENDPOINT_URL": url})
+        endpoint.resolve(SERVICE, region="us-east-1", environ={"HOME": "/nonexistent", "AWS_ENDPOINT_URL": url})
     assert "hunter2" not in caught.value.message

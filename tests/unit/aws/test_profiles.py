@@ -91,6 +91,14 @@ def test_the_files_may_lie_elsewhere(tmp_path):
     assert (found.get("region"), found.get("aws_access_key_id")) == ("a-1", "K")
 
 
+def test_a_profile_may_name_a_ca_bundle(tmp_path):
+    (tmp_path / "c").write_text("[default]\nca_bundle = /bundle.pem\n[profile none]\n")
+    environ = {"HOME": "/nonexistent", "AWS_CONFIG_FILE": str(tmp_path / "c")}
+    assert profiles.ca_bundle(environ=environ) == "/bundle.pem"
+    assert profiles.ca_bundle(environ=environ, profile="none") is None
+    assert profiles.ca_bundle(environ={**environ, "AWS_CA_BUNDLE": "/other.pem"}) is None
+
+
 @pytest.mark.parametrize("path", ["none", "none/in/none"])
 def test_missing_files_are_empty_ones(tmp_path, path):
     found = profiles.load(environ={"HOME": str(tmp_path / path)})
