@@ -10,12 +10,13 @@ from ..deadline import Deadline
 from ..wire import names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ..agent.client import AgentClient
     from ..agent.tokens import HeaderPairs
     from ..control import Control
     from ..control.microvms import MicroVM
+    from ..control.tokens import Token
     from ..target import Target
 
 __all__ = ["CALL_SECONDS", "Link", "check_port"]
@@ -107,9 +108,7 @@ class Link:
             settings.number("agent_port", flag=self.record.agent_port, environ=self.place.environ),
             environ=self.place.environ,
         )
-        store = tokens.TokenStore(
-            lambda ports: self.control().mint_token(self.microvm_id, ports, deadline=Deadline(CALL_SECONDS))
-        )
+        store = tokens.TokenStore(self._mint)
 
         def headers(refused: HeaderPairs | None) -> HeaderPairs:
             return store.headers(port, refused=refused)
@@ -121,6 +120,16 @@ class Link:
             port=port,
             recover=self._recover,
         )
+
+    def _mint(self, ports: Sequence[int]) -> Token:
+        try:
+            return self.control().mint_token(self.microvm_id, ports, deadline=Deadline(CALL_SECONDS))
+        except (errors.ValidationError, errors.ConflictError) as error:
+            # What the service says is about the call; what the user needs to know is that the MicroVM has ended.
+            microvm = self.look()
+            if microvm.ended:
+                raise waiting.ended(microvm) from error
+            raise
 
     def _recover(self, error: errors.VmnestError) -> str:
         """A request did not reach the agent: see what became of the MicroVM, wake it up, tell where it is now."""
