@@ -197,8 +197,9 @@ def test_any_locale_can_show_any_name(cli: Cli, environ: dict[str, str]) -> None
 
 def test_bytes_that_are_no_text_are_refused_clearly(cli: Cli) -> None:
     write_state(cli, {"sandboxes": {"web": {"microvm_id": "m", "region": "eu-west-1"}}})
-    for line in (["exec", "web", b"a\xff"], ["exec", "web", "-e", b"A=\xff", "x"], ["exec", "web", "-w", b"\xff", "x"]):
-        done = cli(*line)
+    lines: tuple[tuple[str | bytes, ...], ...] = ((b"a\xff",), ("-e", b"A=\xff", "x"), ("-w", b"\xff", "x"))
+    for line in lines:
+        done = cli("exec", "web", *line)
         assert done.status == 2
         assert "is not UTF-8" in done.remarks
     assert cli("ps", b"\xff").status == 3

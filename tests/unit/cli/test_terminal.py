@@ -19,7 +19,12 @@ def test_all_bytes_arrive_also_through_a_pipe_that_is_full() -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     data = os.urandom(300_000)
-    thread = threading.Thread(target=lambda: (terminal.write_bytes(writer, data), os.close(writer)))
+
+    def write() -> None:
+        terminal.write_bytes(writer, data)
+        os.close(writer)
+
+    thread = threading.Thread(target=write)
     thread.start()
     with open(reader, "rb") as file:
         assert file.read() == data

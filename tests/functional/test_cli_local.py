@@ -1,0 +1,422 @@
+"""The command line against a local cloud: every verb, every exit status, what the user reads."""
+
+from __future__ import annotations
+
+import base64
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import PROGRAM, Cli, bare_environ
+from tests.support.cloud import LocalCloud, living_processes, open_cloud
+from tests.support.paths import ROOT
+
+WAIT_SECONDS = 20.0
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[LocalCloud]:
+    with open_cloud() as cloud:
+        yield cloud
+
+
+@pytest.fixture(scope="module")
+def cli(cloud: LocalCloud) -> Cli:
+    return Cli({**bare_environ(cloud.folder), "AGENT_SANDBOX_LOCAL_DIR": cloud.folder})
+
+
+@pytest.fixture(scope="module")
+def box(cli: Cli) -> Iterator[str]:
+    """A sandbox for the tests of this module."""
+    done = cli("create", "box", "--local")
+    assert (done.status, done.text, done.remarks) == (0, "box\n", "")
+    yield "box"
+    assert cli("rm", "box").status == 0
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def runs(seconds: str) -> bool:
+    """A ``sleep`` of that many seconds runs somewhere on this machine."""
+    return subprocess.run(["pgrep", "-fx", f"sleep {seconds}"], capture_output=True, check=False).returncode == 0
+
+
+# -- the life of a sandbox ---------------------------------------------------------------------------------------------
+
+
+def test_from_create_to_rm_in_json(cli: Cli) -> None:
+    made = cli("--json", "create", "life", "--local").data
+    assert (made["name"], made["target"], made["state"]) == ("life", "local", "RUNNING")
+    assert made["microvm_id"].startswith("microvm-")
+    listed = cli("ls", "--json").data["sandboxes"]
+    assert [each["microvm_id"] for each in listed if each["name"] == "life"] == [made["microvm_id"]]
+    shown = cli("ps", "life", "--json").data
+    assert (shown["state"], shown["microvm_id"]) == ("RUNNING", made["microvm_id"])
+    assert shown["local_details"]["isolation"] == "namespace"
+    assert cli("exec", "life", "--json", "--", "echo", "hi").data["stdout"] == "hi\n"
+    removed = cli("rm", "life", "--json").data
+    expected = {"name": "life", "microvm_id": made["microvm_id"], "removed": True, "was_there": True}
+    assert removed == {"removed": [expected]}
+    assert cli("ps", "life", "--json").error["code"] == "sandbox_not_found"
+
+
+def test_a_name_in_use_is_refused_and_the_sandbox_untouched(cli: Cli, box: str) -> None:
+    before = cli("ps", box, "--json").data
+    done = cli("create", box, "--local")
+    assert (done.status, done.text) == (1, "")
+    assert "exists already (on this machine)" in done.remarks
+    assert cli("create", box, "--local", "--json").error["code"] == "name_in_use"
+    assert cli("ps", box, "--json").data == before
+
+
+def test_the_text_of_ls_and_ps(cli: Cli, box: str) -> None:
+    heads, *rows = cli("ls").text.splitlines()
+    assert heads.split() == ["NAME", "STATE", "TARGET", "REGION", "AGE", "MICROVM"]
+    assert [row.split()[:4] for row in rows] == [[box, "RUNNING", "local", "-"]]
+    text = cli("ps", box).text
+    assert "state                 RUNNING\n" in text
+    assert "isolation             namespace\n" in text
+
+
+def test_a_name_finds_its_own_target_but_local_limits_the_search(cli: Cli, box: str) -> None:
+    assert cli("ps", box, "--local").status == 0
+    assert [each["name"] for each in cli("ls", "--local", "--json").data["sandboxes"]] == [box]
+
+
+def test_rm_goes_on_after_a_failure_and_tells_both(cli: Cli) -> None:
+    for name in ("one", "two"):
+        assert cli("create", name, "--local").status == 0
+    done = cli("rm", "one", "nobody", "two")
+    assert (done.status, done.text) == (3, "one\ntwo\n")
+    assert "no sandbox named 'nobody'" in done.remarks
+    assert cli("create", "three", "--local").status == 0
+    error = cli("rm", "three", "nobody", "--json").error
+    assert (error["code"], error["details"]["removed"]) == ("sandbox_not_found", ["three"])
+
+
+def test_a_microvm_that_is_gone_is_shown_and_can_be_removed(cli: Cli, cloud: LocalCloud) -> None:
+    made = cli("create", "gone", "--local", "--json").data
+    cloud.client().terminate_microvm(microvmIdentifier=made["microvm_id"])
+    wait_for(lambda: cli("ps", "gone", "--json").data["state"] == "TERMINATED")
+    done = cli("exec", "gone", "true")
+    assert done.status == 125
+    assert f"MicroVM {made['microvm_id']} is TERMINATED: Success." in done.remarks
+    assert cli("rm", "gone").status == 0
+
+
+def test_sizes_are_checked(cli: Cli) -> None:
+    assert cli("create", "huge", "--local", "--cpus", "-1").status == 2
+    assert cli("create", "huge", "--local", "-m", "lots").status == 2
+    assert cli("ps", "huge").status == 3
+
+
+def test_an_image_that_does_not_exist_is_not_found_and_leaves_nothing(cli: Cli) -> None:
+    done = cli("create", "none", "--local", "-i", "no-such-image")
+    assert done.status == 3
+    assert "no-such-image" in done.remarks
+    assert cli("ps", "none").status == 3
+
+
+# -- exec --------------------------------------------------------------------------------------------------------------
+
+
+STATUSES = {
+    "success": (["true"], 0),
+    "its own": (["sh", "-c", "exit 7"], 7),
+    "255": (["sh", "-c", "exit 255"], 255),
+    "killed": (["sh", "-c", "kill -9 $$"], 137),
+    "terminated": (["sh", "-c", "kill -15 $$"], 143),
+    "not executable": (["/etc/passwd"], 126),
+    "a folder": (["/work"], 126),
+    "not found": (["no-such-program"], 127),
+    "not found by path": (["/no/such/program"], 127),
+}
+
+
+@pytest.mark.parametrize(("words", "status"), STATUSES.values(), ids=STATUSES.keys())
+def test_the_exit_status_is_the_commands(cli: Cli, box: str, words: list[str], status: int) -> None:
+    done = cli("exec", box, "--", *words)
+    assert done.status == status
+    assert done.text == ""
+    assert bool(done.remarks) == (status in (126, 127))
+
+
+def test_a_missing_working_directory_is_our_failure(cli: Cli, box: str) -> None:
+    done = cli("exec", box, "-w", "/no/such", "--", "true")
+    assert done.status == 125
+    assert "/no/such" in done.remarks
+    assert cli("exec", box, "-w", "/no/such", "--json", "--", "true").error["code"] == "cwd_not_found"
+
+
+def test_streams_are_kept_apart_and_byte_for_byte(cli: Cli, box: str) -> None:
+    done = cli("exec", box, "--", "sh", "-c", r"printf '\377\376\0a\r\n'; printf '\033[31m' >&2")
+    assert (done.status, done.out, done.err) == (0, b"\xff\xfe\0a\r\n", b"\x1b[31m")
+    whole = bytes(range(256)) * 3
+    done = cli("exec", box, "--", "python3", "-c", "import sys; sys.stdout.buffer.write(bytes(range(256)) * 3)")
+    assert done.out == whole
+
+
+def test_json_has_text_as_text_and_bytes_as_base64(cli: Cli, box: str) -> None:
+    data = cli("exec", box, "--json", "--", "sh", "-c", r"printf '\377'; printf 'na\303\257ve' >&2; exit 3")
+    assert data.status == 3
+    assert data.data == {
+        "exit_code": 3,
+        "signal": None,
+        "timed_out": False,
+        "truncated": False,
+        "encoding": {"stdout": "base64", "stderr": "utf-8"},
+        "stdout": base64.b64encode(b"\xff").decode(),
+        "stderr": "naïve",
+    }
+    assert cli("exec", box, "--json", "--", "sh", "-c", "kill -9 $$").data["signal"] == "SIGKILL"
+
+
+def test_a_timeout_ends_the_command_with_its_children_and_keeps_its_output(cli: Cli, box: str) -> None:
+    started = time.monotonic()
+    done = cli("exec", box, "--timeout", "1", "--", "sh", "-c", "echo a; sleep 71.313 & wait")
+    assert time.monotonic() - started < 5
+    assert (done.status, done.text) == (124, "a\n")
+    assert done.remarks == "vmnest: the command was ended after 1 s\n"
+    assert not runs("71.313")
+    done = cli("exec", box, "--timeout", "0.5", "--json", "--", "sh", "-c", "echo a; sleep 5")
+    assert done.status == 124
+    assert (done.data["timed_out"], done.data["stdout"]) == (True, "a\n")
+
+
+def test_standard_input_is_empty(cli: Cli, box: str) -> None:
+    assert cli("exec", box, "cat").out == b""
+    done = cli.shell(f"echo data | $vmnest exec {box} -- wc -c")
+    assert done.text.strip() == "0"
+
+
+def test_the_words_arrive_as_they_are(cli: Cli, box: str) -> None:
+    words = ["", " a  b ", "-x", "--json", "naïve 日", "a\nb", "$HOME", "'\"\\", "*"]
+    code = "import sys; print(ascii(sys.argv[1:]))"
+    assert cli("exec", box, "--", "python3", "-c", code, *words).text == f"{words!a}\n"
+    assert cli("exec", box, "python3", "-c", code, "--", "--help", "-q").text == "['--', '--help', '-q']\n"
+
+
+def test_variables_arrive_as_they_are(cli: Cli, box: str) -> None:
+    value = "a\"b\nc=d $HOME 'x'"
+    done = cli(
+        "exec", box, "-e", f"X={value}", "--env", "HERE", "-eY=", "--", "printenv", "X", "HERE", "Y", HERE="here"
+    )
+    assert done.text == f"{value}\nhere\n\n"
+
+
+def test_the_working_directory(cli: Cli, box: str) -> None:
+    assert cli("exec", box, "pwd").text == "/work\n"
+    assert cli("exec", box, "-w", "/tmp", "pwd").text == "/tmp\n"
+    assert cli("exec", box, "pwd", AGENT_SANDBOX_WORKDIR="/usr").text == "/usr\n"
+
+
+def test_shell_joins_the_words_and_runs_a_login_shell(cli: Cli, box: str) -> None:
+    done = cli("exec", box, "--shell", "--", "echo a | tr a b;", "shopt -q login_shell && echo login; exit 4")
+    assert (done.status, done.text) == (4, "b\nlogin\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str
+)
+def test_a_signal_ends_the_command_too(cli: Cli, box: str, number: signal.Signals, status: int) -> None:
+    seconds = f"72.{number:03d}"
+    with cli.start("exec", box, "--", "sleep", seconds) as process:
+        wait_for(lambda: runs(seconds))
+        process.send_signal(number)
+        out, err = process.communicate(timeout=WAIT_SECONDS)
+    assert (process.returncode, out, err) == (status, b"", b"vmnest: interrupted\n")
+    wait_for(lambda: not runs(seconds))
+
+
+def test_a_reader_that_goes_ends_it_without_a_traceback(cli: Cli, box: str) -> None:
+    done = cli.shell(f"$vmnest exec {box} -- seq 1000000 | head -1; echo ${{PIPESTATUS[0]}}")
+    assert done.text == "1\n141\n"
+    assert done.err == b""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_do_not_keep_a_command_from_running(cli: Cli, box: str, closed: str) -> None:
+    done = cli.shell(f"$vmnest exec {box} -- sh -c 'echo out; echo err >&2; exit 5' {closed}")
+    assert done.status == 5
+    assert done.text == ("" if ">&-" in closed.replace("2>&-", "") else "out\n")
+    assert done.remarks == ("" if "2>&-" in closed else "err\n")
+
+
+def test_a_full_disk_is_our_failure(cli: Cli, box: str) -> None:
+    done = cli.shell(f"$vmnest exec {box} -- echo x > /dev/full")
+    assert done.status == 125
+    assert "No space left" in done.remarks
+
+
+def test_memory_stays_flat_while_much_is_printed(cli: Cli, box: str) -> None:
+    code = (
+        "import resource, subprocess, sys\n"
+        "done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)\n"
+        "print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)\n"
+    )
+    words = ["exec", box, "--", "head", "-c", "100000000", "/dev/zero"]
+    done = cli(*words, program=(sys.executable, "-c", code, *PROGRAM))
+    status, mib = done.text.split()
+    assert status == "0"
+    assert int(mib) < 60
+
+
+# -- run ---------------------------------------------------------------------------------------------------------------
+
+
+def microvms(cloud: LocalCloud) -> set[str]:
+    items = cloud.client().list_microvms()["items"]
+    return {item["microvmId"] for item in items if item["state"] not in ("TERMINATING", "TERMINATED")}
+
+
+def test_run_leaves_nothing(cli: Cli, cloud: LocalCloud, box: str) -> None:
+    before = microvms(cloud)
+    done = cli("--local", "run", "--", "sh", "-c", "echo hi; exit 3")
+    assert (done.status, done.text, done.remarks) == (3, "hi\n", "")
+    data = cli("run", "local", "--local", "--json", "--", "echo", "hi").data
+    assert (data["exit_code"], data["stdout"]) == (0, "hi\n")
+    assert cli("run", "--local", "--", "no-such-program").status == 127
+    assert cli("run", "--local", "--timeout", "0.5", "--", "sleep", "9").status == 124
+    assert microvms(cloud) == before
+    assert [each["name"] for each in cli("ls", "--json").data["sandboxes"]] == [box]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
+def test_run_is_removed_when_it_is_interrupted_however_often(
+    cli: Cli, cloud: LocalCloud, box: str, number: signal.Signals
+) -> None:
+    before = microvms(cloud)
+    seconds = f"73.{number:03d}"
+    with cli.start("run", "--local", "--", "sleep", seconds) as process:
+        wait_for(lambda: runs(seconds))
+        assert len(microvms(cloud)) == len(before) + 1
+        process.send_signal(number)
+        time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_SECONDS) == 128 + number
+    assert microvms(cloud) == before
+    assert [each["name"] for each in cli("ls", "--json").data["sandboxes"]] == [box]
+    assert not runs(seconds)
+
+
+def test_run_is_removed_when_its_reader_goes(cli: Cli, cloud: LocalCloud, box: str) -> None:
+    before = microvms(cloud)
+    done = cli.shell("$vmnest --local run -- seq 1000000 | head -1; echo ${PIPESTATUS[0]}")
+    assert (done.text, done.err) == ("1\n141\n", b"")
+    assert microvms(cloud) == before
+
+
+# -- on a terminal -----------------------------------------------------------------------------------------------------
+
+
+def on_terminal(cli: Cli, *words: str, **environ: str) -> tuple[int, bytes]:
+    """Exit status, and what a user sees."""
+    master, slave = pty.openpty()
+    with cli.start(*words, stdin=slave, stdout=slave, stderr=slave, environ=environ) as process:
+        os.close(slave)
+        seen = b""
+        while True:
+            try:
+                data = os.read(master, 65536)
+            except OSError:
+                break
+            seen += data
+        status = process.wait(WAIT_SECONDS)
+    os.close(master)
+    return status, seen
+
+
+def test_a_terminal_gets_colour_unless_it_is_not_wanted(cli: Cli) -> None:
+    status, seen = on_terminal(cli, "ps", "nobody", TERM="xterm")
+    assert status == 3
+    assert seen.startswith(b"\x1b[1;31mvmnest:\x1b[0m no sandbox named 'nobody'")
+    status, seen = on_terminal(cli, "ps", "nobody", TERM="xterm", NO_COLOR="1")
+    assert seen.startswith(b"vmnest: no sandbox named")
+
+
+def test_a_commands_output_is_its_own_on_a_terminal_too(cli: Cli, box: str) -> None:
+    status, seen = on_terminal(cli, "exec", box, "--", "sh", "-c", "sleep 1.5; echo done", TERM="xterm")
+    assert (status, seen) == (0, b"done\r\n")
+
+
+# -- local -------------------------------------------------------------------------------------------------------------
+
+
+def test_status_and_env_of_a_cloud_that_runs(cli: Cli, cloud: LocalCloud, box: str) -> None:
+    data = cli("local", "status", "--json").data
+    assert (data["running"], data["pid"], data["url"]) == (True, cloud.daemon.pid, cloud.url)
+    assert data["isolation"] == "namespace"
+    assert [each["name"] for each in data["microvms"]] == [box]
+    text = cli("local", "status").text
+    assert text.startswith("local cloud  running\n")
+    assert box in text
+    assert cli("local", "up", "--json").data["started"] is False
+    environment = cli("local", "env", "--json").data["environment"]
+    assert environment["AWS_ENDPOINT_URL_LAMBDA_MICROVMS"] == cloud.url
+    assert environment["AWS_PROFILE"] is None
+
+
+def test_the_lines_of_env_lead_others_here(cli: Cli, cloud: LocalCloud) -> None:
+    code = (
+        "import os, boto3; client = boto3.client('lambda-microvms');"
+        "print([image['name'] for image in client.list_microvm_images()['items']], 'AWS_PROFILE' in os.environ)"
+    )
+    line = f'export AWS_PROFILE=bogus; eval "$($vmnest local env)"; {sys.executable} -c "{code}"'
+    assert cli.shell(line).text == "['local'] False\n"
+
+
+def test_down_is_refused_while_sandboxes_run(cli: Cli, box: str) -> None:
+    done = cli("local", "down")
+    assert (done.status, done.text) == (1, "")
+    assert f"has 1 sandbox: {box}" in done.remarks
+    assert "--force" in done.remarks
+    assert cli("local", "down", "--json").error["code"] == "local_busy"
+    assert cli("exec", box, "true").status == 0
+
+
+def test_from_up_to_down(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="vmnest-test-") as folder:
+        cli = Cli({**bare_environ(folder), "AGENT_SANDBOX_LOCAL_DIR": f"{folder}/local"})
+        assert cli("local", "status", "--json").data == {"running": False, "folder": f"{folder}/local", "microvms": []}
+        assert cli("local", "status").text.startswith("local cloud  not running\n")
+        done = cli("local", "down")
+        assert (done.status, done.remarks) == (0, "vmnest: the local cloud does not run\n")
+        assert not Path(folder, "local").exists()
+        assert cli("local", "up", "--json").data["started"] is True
+        # Output that is caught ends with the command: the daemon holds none of it open.
+        assert cli.shell('x=$($vmnest --local create a); echo "got $x"').text == "got a\n"
+        forced = cli("local", "down", "--force", "--json").data
+        assert forced["stopped"] is True
+        assert [each["name"] for each in forced["ended"]] == ["a"]
+        assert cli("local", "down", "--json").data == {"stopped": False, "ended": []}
+        wait_for(lambda: not living_processes(folder))
+        assert cli("ls", "--json").data["sandboxes"][0]["state"] in {"GONE", "TERMINATED"}
+        assert cli("rm", "a").status == 0
+        assert cli("local", "down").status == 0
+        wait_for(lambda: not living_processes(folder))
+
+
+def test_env_starts_a_cloud_that_does_not_run(cli: Cli) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="vmnest-test-") as folder:
+        cli = Cli({**bare_environ(folder), "AGENT_SANDBOX_LOCAL_DIR": f"{folder}/local"}, cwd=ROOT)
+        lines = cli("local", "env").text.splitlines()
+        assert "unset AWS_SESSION_TOKEN" in lines
+        assert any(line.startswith("export AWS_SECRET_ACCESS_KEY=") for line in lines)
+        assert cli("local", "down").status == 0
+        wait_for(lambda: not living_processes(folder))
