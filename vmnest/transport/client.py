@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 
 from .. import __version__, errors, settings
-from ..deadline import Deadline
+from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from . import proxies, tls
 from .answers import Patience, Response
 from .connections import Connection, Origin, Request, open_connection
@@ -38,8 +38,9 @@ _HEADER_VALUE = re.compile(r"[\t !-~\x80-\xff]*")
 class _Pool:
     """Idle connections of one process, by origin. ``lock`` guards ``idle``."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.pid = os.getpid()
+        self._clock = clock
         self.lock = threading.Lock()
         self.idle: dict[Origin, list[Connection]] = {}
 
@@ -49,12 +50,13 @@ class _Pool:
             with self.lock:
                 stack = self.idle.get(origin)
                 connection = stack.pop() if stack else None
-            if connection is None or connection.is_usable(idle_limit=idle_limit):
+            if connection is None or connection.is_usable(since=self._clock.monotonic() - idle_limit):
                 return connection
             connection.close()
 
     def give(self, connection: Connection) -> bool:
         """Keep it for the next request; False if there are enough."""
+        connection.idle_since = self._clock.monotonic()
         with self.lock:
             stack = self.idle.setdefault(connection.origin, [])
             if len(stack) >= _MAX_IDLE_PER_ORIGIN:
@@ -76,12 +78,16 @@ class Transport:
     Args:
         verify: True for the system's trust (or ``AWS_CA_BUNDLE``), the path of a CA bundle, or False for none.
         environ: Where proxy and bundle variables are read from, on use; the process's own by default.
+        clock: Tells how long a connection has been idle.
     """
 
-    def __init__(self, *, verify: bool | str = True, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *, verify: bool | str = True, environ: Mapping[str, str] | None = None, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._verify = verify
         self._environ = environ
-        self._pool = _Pool()
+        self._clock = clock
+        self._pool = _Pool(clock)
         self._context: ssl.SSLContext | None = None
 
     def send(
@@ -159,7 +165,7 @@ class Transport:
         # A child of fork shares its parent's sockets, and its lock may be held by a thread that is not there: both are
         # left alone. Two threads of the child may each make a pool here; one is lost, which costs a connection.
         if self._pool.pid != os.getpid():
-            self._pool = _Pool()
+            self._pool = _Pool(self._clock)
         return self._pool
 
     def _trust(self, environ: Mapping[str, str]) -> ssl.SSLContext:

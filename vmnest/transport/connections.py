@@ -14,7 +14,6 @@ import http.client
 import socket
 import ssl
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -30,6 +29,8 @@ from .answers import Patience, WireAnswer, failure_of_reading
 from .proxies import Proxy
 
 _IS_URLLIB3_1: bool = urllib3.__version__.startswith("1.")  # type: ignore[attr-defined]
+
+_PIECE_BYTES = 2**18
 
 # Small requests leave at once; a peer that vanished is noticed in minutes, not in the kernel's two hours.
 _SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
@@ -87,12 +88,11 @@ class Connection:
         self._sock = raw.sock
         self.origin = origin
         self._proxy = proxy
-        self.is_used = False
-        self.idle_since = time.monotonic()
+        self.idle_since = 0.0
 
-    def is_usable(self, *, idle_limit: float) -> bool:
-        """Not idle for longer than ``idle_limit`` seconds, and not ended by the peer as far as we can see."""
-        return time.monotonic() - self.idle_since < idle_limit and not is_connection_dropped(self._raw)
+    def is_usable(self, *, since: float) -> bool:
+        """Idle from ``since`` on or later, and not ended by the peer as far as we can see."""
+        return self.idle_since >= since and not is_connection_dropped(self._raw)
 
     def exchange(self, request: Request, patience: Patience) -> WireAnswer:
         """Send the request and wait for the head of the answer.
@@ -144,11 +144,11 @@ class Connection:
             return
 
     def _send_body(self, request: Request, patience: Patience) -> None:
-        raw, body = self._raw, request.body
-        for piece in (body,) if isinstance(body, bytes) else body or ():
+        raw = self._raw
+        for piece in _pieces(request.body):
             if piece:
                 self._sock.settimeout(patience.seconds())
-                raw.send(b"%x\r\n%b\r\n" % (len(piece), piece) if request.is_chunked else piece)
+                raw.send(b"%x\r\n" % len(piece) + piece + b"\r\n" if request.is_chunked else piece)
         if request.is_chunked:
             raw.send(b"0\r\n\r\n")
 
@@ -169,6 +169,14 @@ class Connection:
     def _proxy_headers(self) -> Iterable[tuple[str, str]]:
         if self._is_forwarded and self._proxy is not None and self._proxy.authorization:
             yield "Proxy-Authorization", self._proxy.authorization
+
+
+def _pieces(body: bytes | Iterable[bytes] | None) -> Iterable[bytes | memoryview]:
+    if not isinstance(body, bytes):
+        return body or ()
+    # A timeout bounds a whole ``sendall``: in pieces, it bounds the peer's silence and not the size of the body.
+    view = memoryview(body)
+    return (view[at : at + _PIECE_BYTES] for at in range(0, len(view), _PIECE_BYTES))
 
 
 def open_connection(

@@ -1,6 +1,7 @@
 """The one ``send``: what goes out, how connections are used again, what becomes of failures."""
 
 import os
+import socket
 import threading
 import time
 import warnings
@@ -11,7 +12,6 @@ from tests.support.clock import FakeClock
 from tests.support.peers import Answer, HangUp, Peer, Raw, Serve, Silence
 from vmnest import errors, transport
 from vmnest.deadline import NEVER, Deadline
-from vmnest.transport import client
 
 SECONDS = 10.0
 
@@ -274,12 +274,20 @@ def test_a_half_answer_on_a_used_connection_is_not_repeated(serve: Serve, sender
     assert len(peer.requests) == 2
 
 
-def test_what_cannot_be_repeated_takes_fresh_connections_only(serve: Serve, sender, monkeypatch):
-    monkeypatch.setattr(client, "_IDLE_LIMIT_UNREPEATABLE_SECONDS", 0.0)
+@pytest.mark.parametrize(
+    ("idle", "retry_stale", "connections"), [(4, False, 1), (6, False, 2), (6, True, 1), (54, True, 1), (56, True, 2)]
+)
+def test_a_connection_that_was_idle_for_long_is_not_used(
+    serve: Serve, fake_clock: FakeClock, idle, retry_stale, connections
+):
+    # What cannot be repeated takes fresh connections only.
+    sender = transport.Transport(environ={}, clock=fake_clock)
     peer = serve()
     ask(sender, peer)
-    ask(sender, peer, "POST", body=b"x", retry_stale=False)
-    assert peer.connections == 2
+    fake_clock.advance(idle)
+    ask(sender, peer, "POST", body=b"x", retry_stale=retry_stale)
+    assert peer.connections == connections
+    sender.close()
 
 
 def test_closing_ends_idle_connections_and_the_transport_works_on(serve: Serve, sender):
@@ -374,9 +382,34 @@ def test_no_time_left_means_that_no_connection_is_made(serve: Serve, sender, fak
     assert peer.connections == 0
 
 
-def test_an_early_refusal_is_seen_though_the_body_was_not_taken(sender):
-    import socket
+def test_a_peer_that_takes_nothing_is_left_at_the_deadline(sender):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        began = time.monotonic()
+        with pytest.raises(errors.ReadTimeoutError):
+            sender.send("POST", url, body=b"x" * 2**25, deadline=Deadline(0.3))
+        assert time.monotonic() - began < 2
 
+
+@pytest.mark.parametrize("scheme", ["https", "http"])
+def test_a_peer_that_takes_the_connection_and_says_nothing_is_left_at_the_deadline(scheme, sender):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/"
+        began = time.monotonic()
+        with pytest.raises(errors.TransportError) as caught:
+            sender.send("GET", url, deadline=Deadline(0.3))
+        assert time.monotonic() - began < 2
+        assert caught.value.sent is (scheme == "http")
+
+
+def test_a_large_body_goes_whole(serve: Serve, sender):
+    body = bytes(range(256)) * 5000
+    peer = serve()
+    ask(sender, peer, "PUT", body=body)
+    assert peer.requests[0].body == body
+
+
+def test_an_early_refusal_is_seen_though_the_body_was_not_taken(sender):
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def refuse() -> None:

@@ -170,6 +170,13 @@ def test_a_tunnel_that_is_refused_is_a_proxy_error(fetch, tunnel, status):
         fetch("https://host.example/", HTTPS_PROXY=f"http://127.0.0.1:{proxy.port}")
 
 
+def test_a_proxy_that_says_nothing_is_left_in_time():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sender = transport.Transport(environ={"HTTPS_PROXY": f"http://127.0.0.1:{listener.getsockname()[1]}"})
+        with pytest.raises(errors.ProxyError, match="time allowed"):
+            sender.send("GET", "https://host.example/", deadline=Deadline(0.3))
+
+
 def test_a_proxy_that_wants_a_login_for_plain_http_is_a_proxy_error(serve: Serve, fetch):
     proxy: Peer = serve(Answer(407, b"login"))
     with pytest.raises(errors.ProxyError, match="407"):
