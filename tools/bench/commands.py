@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -39,19 +38,21 @@ def measure(*, ours: Path, theirs: Path, folder: Path, rounds: int) -> Iterator[
 def _compare(
     name: str, commands: Sequence[Sequence[str]], *, environ: dict[str, str], rounds: int, goal: float
 ) -> Figure:
-    ours, theirs = processes.run_in_turn(commands, environ=environ, rounds=rounds)
-    return Figure(name, "ms", [run.milliseconds for run in ours], [run.milliseconds for run in theirs], goal)
+    ours, theirs = processes.time_in_turn(commands, environ=environ, rounds=rounds)
+    return Figure(name, "ms", ours, theirs, goal)
 
 
 def _growth_of_memory(cloud: fake_cloud.FakeCloud, program: Path, *, environ: dict[str, str], rounds: int) -> Figure:
     """What 200 MB of output add to the peak of 10 MB. Theirs would take minutes and over a gigabyte: left out."""
-    peaks = []
-    for size in (10 * MB, 200 * MB):
-        cloud.output_bytes = size
-        command = [str(program), "exec", "app", "--", "cat", "log"]
-        (runs,) = processes.run_in_turn([command], environ=environ, rounds=rounds)
-        peaks.append(statistics.median(run.peak_mib for run in runs))
-    return Figure("exec, 200 MB: peak above 10 MB's", "MiB", [peaks[1] - peaks[0]], goal=5)
+    command = [str(program), "exec", "app", "--", "cat", "log"]
+    growths = []
+    for _ in range(rounds):
+        peaks = []
+        for size in (10 * MB, 200 * MB):
+            cloud.output_bytes = size
+            peaks.append(processes.watch_peak_mib(command, environ=environ))
+        growths.append(peaks[1] - peaks[0])
+    return Figure("exec, 200 MB: peak above 10 MB's", "MiB", growths, goal=5)
 
 
 def _environment(folder: Path, url: str) -> dict[str, str]:

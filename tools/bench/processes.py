@@ -7,58 +7,68 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-MIB = 2**20
 
+def time_once(command: Sequence[str], *, environ: Mapping[str, str]) -> float:
+    """Milliseconds from just before a command's start to its reaping. Its output is thrown away.
 
-@dataclass(frozen=True)
-class Run:
-    """A finished command: wall clock to its reaping, and the kernel's account of its memory."""
-
-    milliseconds: float
-    peak_mib: float
-
-
-def run_once(command: Sequence[str], *, environ: Mapping[str, str]) -> Run:
-    """Run a command with its output thrown away; a failing one ends the benchmark, since its time says nothing."""
+    A failing one ends the benchmark, since its time says nothing.
+    """
     to_nowhere = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     start = time.perf_counter()
     pid = os.posix_spawn(command[0], list(command), dict(environ), file_actions=to_nowhere)
-    _, status, usage = os.wait4(pid, 0)
+    _, status = os.waitpid(pid, 0)
     took = (time.perf_counter() - start) * 1e3
     if status:
         raise SystemExit(f"{' '.join(command)}: exit status {os.waitstatus_to_exitcode(status)}")
-    return Run(took, usage.ru_maxrss / 1024)
+    return took
 
 
-def run_in_turn(commands: Sequence[Sequence[str]], *, environ: Mapping[str, str], rounds: int) -> tuple[list[Run], ...]:
+def watch_peak_mib(command: Sequence[str], *, environ: Mapping[str, str]) -> float:
+    """The largest resident memory of a command, looked at until it ends.
+
+    The kernel's own account (``ru_maxrss``) would count this process too, whose memory the child starts with.
+    """
+    process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    peak = 0.0
+    while process.poll() is None:
+        peak = max(peak, _status_mib(process.pid, "VmHWM:") or 0.0)
+        time.sleep(0.002)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}")
+    return peak
+
+
+def time_in_turn(
+    commands: Sequence[Sequence[str]], *, environ: Mapping[str, str], rounds: int
+) -> tuple[list[float], ...]:
     """The commands one after another, round by round; a first round, which warms the page cache, is not counted."""
-    runs: tuple[list[Run], ...] = tuple([] for _ in commands)
+    times: tuple[list[float], ...] = tuple([] for _ in commands)
     for count in range(rounds + 1):
-        for command, kept in zip(commands, runs, strict=True):
-            run = run_once(command, environ=environ)
+        for command, kept in zip(commands, times, strict=True):
+            took = time_once(command, environ=environ)
             if count:
-                kept.append(run)
-    return runs
+                kept.append(took)
+    return times
 
 
-def _status_mib(pid: int, key: str) -> float:
+def _status_mib(pid: int, key: str) -> float | None:
+    """A figure of the process's status; None once it is a zombie."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(key):
             return int(line.split()[1]) / 1024
-    raise SystemExit(f"no {key} of process {pid}")
+    return None
 
 
 def rss_mib(pid: int) -> float:
     """Resident memory now."""
-    return _status_mib(pid, "VmRSS:")
+    return _status_mib(pid, "VmRSS:") or 0.0
 
 
 def peak_mib(pid: int) -> float:
     """Largest resident memory since the start or ``reset_peak``."""
-    return _status_mib(pid, "VmHWM:")
+    return _status_mib(pid, "VmHWM:") or 0.0
 
 
 def reset_peak(pid: int) -> None:
