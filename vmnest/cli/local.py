@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import __version__
 from ..ops import local
 from . import output, render, words
 
@@ -61,6 +62,8 @@ def _text(data: dict[str, object]) -> str:
     alive = data["microvms"]
     assert isinstance(alive, list)
     heads = [(name, data.get(name)) for name in ("url", "pid", "version", "driver", "isolation", "folder")]
+    if data["running"] and data["version"] != __version__:
+        heads.append(("note", f"it is of another version than this vmnest, {__version__}"))
     text = render.render_members([("local cloud", "running" if data["running"] else "not running"), *heads])
     if alive:
         rows = [(each["name"], each["state"], each["microvm_id"]) for each in alive]

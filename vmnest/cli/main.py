@@ -130,7 +130,7 @@ class _Line:
             return 0
         if len(found) > bool(group):
             raise errors.UsageError(f"there is no command {' '.join(found)!r}", hint=_SEE_HELP)
-        within = [verb.words[-1] for verb in (verbs.in_group(group) if group else verbs.VERBS)]
+        within = [verb.words[1] for verb in verbs.in_group(group)] if group else [verb.words[0] for verb in verbs.VERBS]
         raise errors.UsageError(f"a command is missing: {' '.join(['vmnest', *found])} ...", hint=_one_of(within))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cloud import LocalCloud
+from vmnest import __version__, rendezvous
 from vmnest.cli.main import main
 
 
@@ -34,6 +35,13 @@ def test_what_runs_is_told_in_lines(here: LocalCloud, capfd: pytest.CaptureFixtu
     assert capfd.readouterr() == ("", "vmnest: the local cloud is stopped\n")
     assert main(["local", "down"]) == 0
     assert capfd.readouterr() == ("", "vmnest: the local cloud does not run\n")
+
+
+def test_a_daemon_of_another_version_is_pointed_out(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
+    other = rendezvous.Daemon(url=here.daemon.url, version="99.0", pid=here.daemon.pid)
+    rendezvous.write_daemon(here.folder, other)
+    assert main(["local", "status"]) == 0
+    assert f"another version than this vmnest, {__version__}" in capfd.readouterr().out
 
 
 def test_force_tells_what_it_ended(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
