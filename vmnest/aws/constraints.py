@@ -98,7 +98,7 @@ def _in_structure(shape: Shape, value: Mapping[str, Any], *, path: Path, is_clie
     given = {name: content for name, content in value.items() if content is not None}
     if is_client:
         known = ", ".join(shape.members)
-        for name in given:
+        for name in value:
             if name not in shape.members:
                 yield Violation((*path, str(name)), f"Member is not known; those known are {known}", is_secret=True)
     if shape.is_union and len(given) != 1:
