@@ -25,6 +25,7 @@ def test_what_is_written_goes_nowhere_and_the_writer_never_blocks() -> None:
     drained = drain.Drain()
     reader, writer = os.pipe()
     drained.take(reader)
+    assert not os.get_blocking(reader)
     with open(writer, "wb") as stream:
         stream.write(b"x" * MORE_THAN_A_PIPE)
 

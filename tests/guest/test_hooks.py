@@ -89,6 +89,15 @@ def test_suspend_waits_for_a_command_in_flight(agent: Agent) -> None:
     assert done[0] - suspended < 0.2
 
 
+def test_suspend_does_not_wait_for_what_was_answered(agent: Agent) -> None:
+    agent.exec("true")
+    agent.exec("no-such-program")
+    agent.exec("sleep", "5", timeout=0.1)
+    begin = time.monotonic()
+    assert agent.hook("suspend").status == 200
+    assert time.monotonic() - begin < 2
+
+
 def test_suspend_waits_no_longer_than_it_may(start_agent: Callable[..., Agent]) -> None:
     agent = start_agent(environ={"AGENTD_SUSPEND_DRAIN_SECONDS": "0.2"})
     thread = threading.Thread(target=agent.shell, args=("sleep 2",))

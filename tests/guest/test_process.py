@@ -42,6 +42,9 @@ def bench() -> Iterator[Bench]:
     """A runner that leaves neither descriptors nor children."""
     made = Bench()
     yield made
+    begin = time.monotonic()
+    made.groups.end_all(grace=5)
+    assert time.monotonic() - begin < 2, "a group that has ended is still registered"
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
@@ -101,6 +104,19 @@ def test_stdin_is_empty(bench: Bench) -> None:
         assert (outcome.exit_code, out(outcome)) == (0, b"")
 
 
+def test_stdin_is_empty_even_if_the_agents_is_not(bench: Bench) -> None:
+    reader, writer = os.pipe()
+    saved = os.dup(0)
+    os.dup2(reader, 0)
+    try:
+        with bench.run("cat", timeout=20) as outcome:
+            assert (outcome.exit_code, out(outcome)) == (0, b"")
+    finally:
+        os.dup2(saved, 0)
+        for descriptor in (reader, writer, saved):
+            os.close(descriptor)
+
+
 def test_a_command_leads_its_own_session(bench: Bench) -> None:
     with bench.run("cat", "/proc/self/stat") as outcome:
         pid, _, rest = out(outcome).decode().partition(" (")
@@ -130,6 +146,11 @@ def test_at_the_timeout_the_whole_group_ends_and_the_output_so_far_is_kept(bench
         assert out(outcome) == b"a\n"
         assert (outcome.exit_code, outcome.signal) == (143, "SIGTERM")
     wait_gone(int(wait_text(tmp_path / "pid")))
+
+
+def test_at_the_timeout_every_member_of_the_group_gets_a_term(bench: Bench) -> None:
+    with bench.shell("sh -c 'trap \"echo child; exit\" TERM; sleep 20 & wait' & wait", timeout=0.3) as outcome:
+        assert out(outcome) == b"child\n"
 
 
 def test_what_ignores_term_is_killed_after_a_short_grace(bench: Bench, tmp_path: Path) -> None:
@@ -166,13 +187,14 @@ def test_a_process_that_left_the_session_cannot_hold_up_the_timeout(bench: Bench
 def test_a_background_child_does_not_hold_up_the_answer_and_can_go_on_writing(bench: Bench, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    script = f"(read x < {gate}; head -c 200000 /dev/zero; echo still here > {tmp_path}/alive) & echo hi"
+    # More than a pipe holds, written by the shell itself: SIGPIPE or a full pipe would stop it.
+    write = "i=0; while [ $i -lt 3000 ]; do printf %0100d $i; i=$((i + 1)); done"
+    script = f"(read x < {gate}; {write}; echo still here > {tmp_path}/alive) & echo hi"
     begin = time.monotonic()
     with bench.shell(script) as outcome:
         assert time.monotonic() - begin < 2
         assert (outcome.exit_code, out(outcome)) == (0, b"hi\n")
     gate.write_text("go\n")
-    # Its pipe is drained: neither SIGPIPE nor a full pipe stops it.
     assert wait_text(tmp_path / "alive") == "still here\n"
 
 

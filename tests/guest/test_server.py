@@ -162,8 +162,11 @@ def test_too_large_a_body_is_refused_before_it_is_sent(shared_agent: Agent) -> N
 
 
 def test_too_large_a_body_is_refused_while_it_is_sent(shared_agent: Agent) -> None:
-    data = b"POST /v1/exec HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n" + bytes(3_000_000)
-    assert refusal(exchange(shared_agent, data)) == (413, "too_large")
+    with shared_agent.dial() as connection:
+        # No error before it is all sent: the agent reads on for a moment after its answer.
+        connection.sendall(b"POST /v1/exec HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n" + bytes(30_000_000))
+        connection.shutdown(socket.SHUT_WR)
+        assert refusal(receive_all(connection)) == (413, "too_large")
 
 
 def test_a_body_nobody_asked_for_ends_the_connection_after_the_answer(shared_agent: Agent) -> None:
@@ -363,6 +366,18 @@ def test_connections_beyond_the_limit_are_refused_and_slots_come_back(monkeypatc
         while not ask(address).startswith(b"HTTP/1.1 400 "):
             assert time.monotonic() < deadline
         second.close()
+
+
+def test_small_writes_are_not_held_back_by_the_system() -> None:
+    options: list[int] = []
+
+    def respond(request: server.Request) -> answers.Answer:
+        options.append(request.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        return answers.Answer(200)
+
+    with listening(respond) as address:
+        ask(address)
+    assert options[0] != 0
 
 
 def test_threads_are_used_again() -> None:

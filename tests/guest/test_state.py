@@ -7,18 +7,24 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from guest.agentd import state
 
 
-def start_group(script: str) -> subprocess.Popen[bytes]:
+@contextmanager
+def start_group(script: str) -> Iterator[subprocess.Popen[bytes]]:
     """A shell that leads its own group; its first line of output says that it is set up."""
-    child = subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    child.stdout.readline()
-    return child
+    with subprocess.Popen(["sh", "-c", script], start_new_session=True, stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            child.stdout.readline()
+            yield child
+        finally:
+            child.kill()
 
 
 def test_an_idle_agent_is_idle_at_once() -> None:
@@ -83,12 +89,13 @@ def test_a_command_that_starts_while_the_agent_ends_is_killed() -> None:
 def test_a_stopped_group_acts_on_term() -> None:
     with start_group("echo; exec sleep 100") as child:
         os.kill(child.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
         state.send_signal(child.pid, signal.SIGTERM)
         assert child.wait(10) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_group_that_is_gone_is_no_error(number: int) -> None:
-    child = start_group("echo")
-    child.communicate()
+    with start_group("echo") as child:
+        child.communicate()
     state.send_signal(child.pid, number)
