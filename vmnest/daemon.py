@@ -14,7 +14,7 @@ import contextlib
 import os
 import sys
 
-from . import errors, rendezvous
+from . import __version__, errors, rendezvous
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .deadline import Deadline
 
-__all__ = ["ask", "ensure", "find", "require_linux"]
+__all__ = ["ask", "ensure", "find", "is_older", "require_linux"]
 
 PROGRAM = "local"
 SIGNING_NAME = "lambda"
@@ -56,11 +56,32 @@ def ensure(environ: Mapping[str, str], *, deadline: Deadline) -> rendezvous.Daem
     require_linux()
     folder = rendezvous.folder(environ, prepare=True)
     running = _running(folder)
-    if running is not None:
+    if running is not None and not is_older(running):
         return running
     with rendezvous.start_lock(folder, deadline):
         # Whoever held the lock before us has started one, most likely.
-        return _running(folder) or _start(folder, environ=environ, deadline=deadline)
+        running = _running(folder)
+        if running is not None and not (is_older(running) and _retire(running, environ=environ, deadline=deadline)):
+            return running
+        return _start(folder, environ=environ, deadline=deadline)
+
+
+def is_older(running: rendezvous.Daemon) -> bool:
+    """Whether the daemon is of an older version than this library."""
+    return _version_numbers(running.version) < _version_numbers(__version__)
+
+
+def _version_numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isascii() and part.isdigit()]
+
+
+def _retire(running: rendezvous.Daemon, *, environ: Mapping[str, str], deadline: Deadline) -> bool:
+    """End an older daemon if nothing runs in it; the one that we start waits for its lock."""
+    try:
+        told = ask(running, method="POST", path=rendezvous.RETIRE_PATH, environ=environ, deadline=deadline)
+    except (errors.LocalDaemonError, errors.TransportError):
+        return False  # it does not know how, or has just gone: whoever calls it next will see
+    return told.get("retired") is True
 
 
 def _running(folder: str) -> rendezvous.Daemon | None:

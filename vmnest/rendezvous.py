@@ -33,6 +33,7 @@ LOG_FILE = "daemon.log"
 
 STATUS_PATH = "/vmnest/status"
 SHUTDOWN_PATH = "/vmnest/shutdown"
+RETIRE_PATH = "/vmnest/retire"  # ends the daemon if nothing runs; its answer's member "retired" says whether
 
 # The services that the daemon answers, as they are spelt in AWS_ENDPOINT_URL_<SERVICE>.
 SERVED = ("LAMBDA_MICROVMS", "LAMBDA_CORE")

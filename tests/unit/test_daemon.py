@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.cloud import LocalCloud, living_processes
 from tests.support.paths import ROOT
-from vmnest import daemon, errors, rendezvous
+from vmnest import __version__, daemon, errors, rendezvous
 from vmnest.deadline import Deadline
 
 START_SECONDS = 60.0
@@ -91,6 +91,33 @@ def test_one_that_was_killed_is_replaced(environ: dict[str, str]) -> None:
         pass
     assert daemon.find(environ) is None
     assert ensure(environ).pid != first.pid
+
+
+def pretend_older(environ: dict[str, str], running: rendezvous.Daemon) -> None:
+    older = rendezvous.Daemon(url=running.url, version="0.0.9", pid=running.pid)
+    rendezvous.write_daemon(rendezvous.folder(environ), older)
+
+
+def test_an_older_one_without_work_is_replaced_at_its_address(environ: dict[str, str]) -> None:
+    first = ensure(environ)
+    pretend_older(environ, first)
+    second = ensure(environ)
+    assert (second.pid != first.pid, second.url) == (True, first.url)
+    assert not daemon.is_older(second)
+
+
+def test_an_older_one_with_work_is_used(local_cloud: LocalCloud) -> None:
+    service = local_cloud.client()
+    image = "arn:aws:lambda:us-east-1:000000000000:microvm-image:local"
+    started = service.run_microvm(imageIdentifier=image)
+    pretend_older(local_cloud.environ, local_cloud.daemon)
+    assert ensure(local_cloud.environ).pid == local_cloud.daemon.pid
+    assert service.get_microvm(microvmIdentifier=started["microvmId"])["state"] in {"PENDING", "RUNNING"}
+
+
+@pytest.mark.parametrize(("version", "older"), [("0.0.9", True), ("99.0", False), (__version__, False), ("", True)])
+def test_versions_are_compared_as_numbers(version: str, older: bool) -> None:
+    assert daemon.is_older(rendezvous.Daemon(url="u", version=version, pid=1)) is older
 
 
 def test_its_own_error_is_ours(environ: dict[str, str]) -> None:

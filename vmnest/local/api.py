@@ -11,6 +11,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import formatdate
 
@@ -35,7 +36,16 @@ SIGNATURE_ERRORS: Mapping[str, str] = {
     "wrong_service": "InvalidSignatureException",
 }
 
-OwnRoute = Callable[[], Mapping[str, object]]
+
+@dataclass(frozen=True)
+class Own:
+    """The daemon's answer to a call of its own; ``then`` is called once it is sent."""
+
+    content: Mapping[str, object]
+    then: Callable[[], None] | None = None
+
+
+OwnRoute = Callable[[], Own]
 
 
 class ControlPlane:
@@ -61,8 +71,15 @@ class ControlPlane:
 
     def answer(self, request: http1.Request, body: bytes) -> Reply:
         """The reply to a request."""
+        then = None
         try:
-            wire = self._answer(request, body)
+            verified = self._verify(request, body)
+            own = self._own_routes.get((request.method, request.target))
+            if own is None:
+                wire = self._dispatch(request, body, verified)
+            else:
+                answer = own()
+                wire, then = shapes.WireAnswer(200, _JSON, json.dumps(answer.content).encode()), answer.then
         except faults.Fault as fault:
             wire = _error(fault, model=None)
         except Exception:
@@ -72,14 +89,10 @@ class ControlPlane:
             ("Date", formatdate(self._cloud.clock.time(), usegmt=True)),
             (names.REQUEST_ID_HEADER, str(uuid.uuid4())),
         ]
-        return Reply(wire.status, [*head, *wire.headers], wire.body)
+        return Reply(wire.status, [*head, *wire.headers], wire.body, then=then)
 
-    def _answer(self, request: http1.Request, body: bytes) -> shapes.WireAnswer:
-        verified = self._verify(request, body)
+    def _dispatch(self, request: http1.Request, body: bytes, verified: signing.Verified) -> shapes.WireAnswer:
         path, _, query = request.target.partition("?")
-        own = self._own_routes.get((request.method, path))
-        if own is not None:
-            return shapes.WireAnswer(200, [("Content-Type", "application/json")], json.dumps(own()).encode())
         found = shapes.match(self._models, request.method, path)
         if found is None:
             raise faults.unknown_operation(f"{request.method} {path}")
@@ -110,6 +123,9 @@ class ControlPlane:
             )
         except signing.SignatureError as error:
             raise faults.Fault(error.message, error_type=SIGNATURE_ERRORS[error.kind], status=403) from error
+
+
+_JSON = [("Content-Type", "application/json")]
 
 
 def _operation(name: str) -> operations.Operation:

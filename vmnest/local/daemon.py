@@ -88,7 +88,7 @@ class Daemon:
         self._resources.callback(serving.close)
         seal = tokens.Seal(keys.secret_key)
         self._vms = self._open_vms(driver, common, timing=timing, serving=serving, data_plane=proxy.Proxy(seal))
-        control = self._control_plane(driver, keys, seal)
+        control = self._control_plane(self._vms, keys, seal)
         listener = _bind_control(folder)
         self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         serving.listen(listener, lambda sock: httpd.serve(sock, control.answer), name="control")
@@ -112,11 +112,10 @@ class Daemon:
         self._resources.callback(opened.close)
         return opened
 
-    def _control_plane(self, driver: interface.Driver, keys: rendezvous.Keys, seal: tokens.Seal) -> api.ControlPlane:
+    def _control_plane(self, opened: vms.VMs, keys: rendezvous.Keys, seal: tokens.Seal) -> api.ControlPlane:
         folder = self._config.folder
-        assert self._vms is not None
         cloud = operations.Cloud(
-            vms=self._vms,
+            vms=opened,
             images=images.Images(created_at=_made_at(folder), memory_mib=options.DEFAULT_MEMORY_MIB),
             tags=account.Tags(folder),
             seal=seal,
@@ -125,8 +124,9 @@ class Daemon:
             cloud,
             keys=keys,
             own_routes={
-                ("GET", rendezvous.STATUS_PATH): lambda: self._status(driver),
+                ("GET", rendezvous.STATUS_PATH): lambda: self._status(opened),
                 ("POST", rendezvous.SHUTDOWN_PATH): self._shut_down,
+                ("POST", rendezvous.RETIRE_PATH): lambda: self._retire(opened),
             },
         )
 
@@ -137,28 +137,34 @@ class Daemon:
 
     # -- its own calls -------------------------------------------------------------------------------------------------
 
-    def _status(self, driver: interface.Driver) -> Mapping[str, object]:
-        found = self._vms.all() if self._vms is not None else []
+    def _status(self, opened: vms.VMs) -> api.Own:
         counts: dict[str, int] = {}
-        for record in found:
+        for record in opened.all():
             counts[record.state] = counts.get(record.state, 0) + 1
-        return {
-            "version": __version__,
-            "pid": os.getpid(),
-            "url": self._url,
-            "folder": self._config.folder,
-            "driver": driver.name,
-            "isolation": driver.isolation,
-            "microvms": counts,
-            "idle_seconds": self._vms.idle_seconds() if self._vms is not None else 0.0,
-            "idle_exit_seconds": self._config.idle_seconds,
-        }
+        return api.Own(
+            {
+                "version": __version__,
+                "pid": os.getpid(),
+                "url": self._url,
+                "folder": self._config.folder,
+                "driver": opened.driver.name,
+                "isolation": opened.driver.isolation,
+                "microvms": counts,
+                "idle_seconds": opened.idle_seconds(),
+                "idle_exit_seconds": self._config.idle_seconds,
+            }
+        )
 
-    def _shut_down(self) -> Mapping[str, object]:
+    def _shut_down(self) -> api.Own:
         # Before the answer: who reads it finds no address of a daemon that is about to end.
         rendezvous.remove_daemon(self._config.folder)
-        self.stop("asked to")
-        return {}
+        return api.Own({}, then=lambda: self.stop("asked to"))
+
+    def _retire(self, opened: vms.VMs) -> api.Own:
+        if not opened.retire():
+            return api.Own({"retired": False})
+        rendezvous.remove_daemon(self._config.folder)
+        return api.Own({"retired": True}, then=lambda: self.stop("a newer one takes over"))
 
     # -- running and the end -------------------------------------------------------------------------------------------
 

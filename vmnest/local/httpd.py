@@ -19,11 +19,12 @@ _LINGER_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer with its whole body."""
+    """An answer with its whole body; ``then`` is called once it is sent."""
 
     status: int
     fields: http1.Fields
     body: bytes = b""
+    then: Callable[[], None] | None = None
 
     def serialize(self, *, close: bool, without_body: bool = False) -> bytes:
         """The bytes on the wire."""
@@ -67,6 +68,8 @@ def _serve_one(stream: streams.Stream, answer: Answer, *, max_body: int) -> bool
     reply = answer(request, body)
     keep = http1.keeps_alive(request)
     stream.send(reply.serialize(close=not keep, without_body=request.method == "HEAD"))
+    if reply.then is not None:
+        reply.then()
     return keep
 
 

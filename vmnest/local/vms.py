@@ -131,6 +131,14 @@ class VMs:
                 self._last_busy = self._clock.monotonic()
             return self._clock.monotonic() - self._last_busy
 
+    def retire(self) -> bool:
+        """Start no more VMs, if none is there; False, and no change, if one is."""
+        with self._lock:
+            if any(not record.is_ended for record in self._records.values()):
+                return False
+            self._closed = True
+            return True
+
     def close(self) -> None:
         """End all VMs and wait until nothing of them is left."""
         with self._lock:

@@ -21,7 +21,11 @@ MICROVMS = "/2025-09-09/microvms"
 
 @pytest.fixture
 def plane(tmp_path):
-    routes = {("GET", "/vmnest/status"): lambda: {"up": True}, ("POST", "/vmnest/broken"): lambda: 1 / 0}
+    routes = {
+        ("POST", "/vmnest/later"): lambda: api.Own({}, then=print),
+        ("GET", "/vmnest/status"): lambda: api.Own({"up": True}),
+        ("POST", "/vmnest/broken"): lambda: 1 / 0,
+    }
     with open_fake_cloud(tmp_path) as one:
         yield api.ControlPlane(one.cloud, keys=KEYS, own_routes=routes)
 
@@ -142,6 +146,9 @@ class TestDispatch:
 
     def test_its_own_routes_are_answered(self, plane):
         assert ask(plane, "GET", "/vmnest/status") == (200, None, {"up": True})
+
+    def test_what_comes_after_an_answer_goes_with_it(self, plane):
+        assert plane.answer(request("POST", "/vmnest/later"), b"").then is print
 
 
 class TestForms:

@@ -108,3 +108,13 @@ def test_a_client_that_leaves_in_the_middle_gets_no_answer(line):
 def test_an_answer_without_content_has_no_length():
     data = httpd.Reply(204, []).serialize(close=False)
     assert data == b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+def test_what_comes_after_the_answer_comes_after_it():
+    with contextlib.ExitStack() as stack:
+        near, far = (stack.enter_context(one) for one in socket.socketpair())
+        near.sendall(b"POST / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        seen = []
+        reply = httpd.Reply(200, [], b"bye", then=lambda: seen.append(near.recv(1000)))
+        httpd.serve(far, lambda request, body: reply)
+    assert seen[0].endswith(b"bye")

@@ -241,6 +241,16 @@ def test_closing_ends_all_vms_and_refuses_new_ones(stage):
     assert caught.value.status == 500
 
 
+def test_retiring_waits_for_no_vm_and_ends_none(stage):
+    record = stage.wait(stage.run(), names.RUNNING)
+    assert not stage.vms.retire()
+    stage.vms.terminate(record)
+    stage.wait(record, names.TERMINATED)
+    assert stage.vms.retire()
+    with pytest.raises(faults.Fault, match="ending"):
+        stage.run()
+
+
 def test_twenty_vms_start_at_the_same_time(stage):
     running = [stage.run() for _ in range(20)]
     for record in running:
