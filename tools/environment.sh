@@ -48,7 +48,9 @@ ensure_environment() {
         mkdir -p -- "$TOOLS"
         "$PYTHON" -m venv --clear "$PLACE" || exit 1
     fi
-    if ! "$PLACE/bin/python" -m pip install -qq --no-input --disable-pip-version-check --retries 2 "$@" >&2; then
+    # As variables, so that the pip that pip starts for a build has them too.
+    if ! PIP_QUIET=2 PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_RETRIES=1 \
+        "$PLACE/bin/python" -m pip install "$@" >&2; then
         complain "pip could not install: $*"
         complain "It needs PyPI, or the index that pip is configured with (PIP_INDEX_URL, pip.conf), within reach."
         exit 1
