@@ -40,7 +40,8 @@ class Service:
         credentials: Asked anew for each attempt.
         transport: Sends.
         clock: Time of signing, and the waits between attempts.
-        on_refused: Called once in a call when no connection can be made; returns the endpoint to try instead.
+        on_refused: Called once in a call when no connection can be made, with the call's deadline; returns the endpoint
+            to try instead.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Service:
         credentials: CredentialSource,
         transport: Transport,
         clock: Clock = SYSTEM_CLOCK,
-        on_refused: Callable[[], str] | None = None,
+        on_refused: Callable[[Deadline], str] | None = None,
     ) -> None:
         self._model = model.load(service)
         self.endpoint = endpoint
@@ -93,7 +94,7 @@ class Service:
             except (errors.ServiceError, errors.TransportError) as error:
                 if may_move and isinstance(error, errors.ConnectError) and self._on_refused is not None:
                     may_move = False
-                    self.endpoint = self._on_refused()
+                    self.endpoint = self._on_refused(call.deadline)
                     continue
                 delay = left.delay_after(error, left=deadline.remaining())
                 if delay is None:

@@ -441,16 +441,16 @@ def test_nobody_listening_is_tried_again_and_then_an_error(calls, refused_port):
 
 def test_a_refused_connection_asks_once_for_another_endpoint(calls, refused_port, serve: Serve):
     moved = serve(json_answer(200, VM), json_answer(200, VM))
-    asked: list[str] = []
+    asked: list[float | None] = []
 
-    def move() -> str:
-        asked.append("once")
+    def move(deadline: Deadline) -> str:
+        asked.append(deadline.seconds)
         return moved.url
 
     one = calls(endpoint=f"http://127.0.0.1:{refused_port}", on_refused=move)
-    one.run()
+    one.call("GetMicrovm", {"microvmIdentifier": "x"}, seconds=7)
     one.get()
-    assert asked == ["once"]
+    assert asked == [7], "the call's own deadline bounds the search"
     assert one.clock.sleeps == []
     check_signature(moved.requests[0], one.clock.time())
 
@@ -458,7 +458,7 @@ def test_a_refused_connection_asks_once_for_another_endpoint(calls, refused_port
 def test_a_second_refusal_in_one_call_is_an_error(calls, refused_port):
     asked: list[str] = []
 
-    def move() -> str:
+    def move(_: Deadline) -> str:
         asked.append("again")
         return f"http://127.0.0.1:{refused_port}"
 
