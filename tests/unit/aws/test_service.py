@@ -448,7 +448,7 @@ def test_a_refused_connection_asks_once_for_another_endpoint(calls, refused_port
         return moved.url
 
     one = calls(endpoint=f"http://127.0.0.1:{refused_port}", on_refused=move)
-    one.call("GetMicrovm", {"microvmIdentifier": "x"}, seconds=7)
+    one.get(seconds=7)
     one.get()
     assert asked == [7], "the call's own deadline bounds the search"
     assert one.clock.sleeps == []
