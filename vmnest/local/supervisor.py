@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 CONSOLE_NAME = "console.log"
 ENDED_NAME = "ended.json"
+_EVENTS = 3
 _INSIDE_ID = 1000
 _HOSTNAME = "sandbox"
 _MAX_CONNECTIONS = 512
@@ -48,9 +49,11 @@ _IFF_UP = 0x1
 
 def main() -> None:
     """Read the configuration, make the VM, serve it to its end."""
+    os.setsid()
+    os.closerange(_EVENTS + 1, 1 << 20)  # what the daemon had open is none of our business
+    os.set_inheritable(_EVENTS, False)
+    events = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, _EVENTS)
     config = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the daemon that started us
-    events = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, config["events"])
-    os.set_inheritable(config["events"], False)
     try:
         supervisor = _launch(config, events)
     except init.StepFailedError as failure:

@@ -10,7 +10,6 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -40,19 +39,20 @@ class NamespaceMachine:
         folder: str,
         *,
         connection: _socket.socket,
-        process: subprocess.Popen[bytes] | None,
+        pid: int | None,
         facts: Mapping[str, object],
         on_end: Callable[[Ended], None],
     ) -> None:
+        """``pid`` is the supervisor's, if it is a child of ours."""
         self.facts = facts
         self.ended: Ended | None = None
         self.folder = folder
         self._connection = connection
-        self._process = process
+        self._pid = pid
         self._on_end = on_end
         self._told: Ended | None = None
         self._pidfd: int | None = None
-        self._supervisor = _peer_pidfd(connection) if process is None else os.pidfd_open(process.pid)
+        self._supervisor = os.pidfd_open(_peer(connection) if pid is None else pid)
         self._gone = threading.Event()
 
     @classmethod
@@ -65,7 +65,7 @@ class NamespaceMachine:
             channel.send(connection, "watch")
         except OSError:
             return None
-        return cls(folder, connection=connection, process=None, facts=facts, on_end=on_end)
+        return cls(folder, connection=connection, pid=None, facts=facts, on_end=on_end)
 
     @property
     def descriptor(self) -> int:
@@ -114,6 +114,13 @@ class NamespaceMachine:
         """End the supervisor; the kernel ends the VM with it."""
         signal.pidfd_send_signal(self._supervisor, signal.SIGKILL)
 
+    def let_go(self) -> None:
+        """Close what is open towards the supervisor, which goes on; the machine is of no further use."""
+        self._connection.close()
+        os.close(self._supervisor)
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+
     def _wait_gone(self, seconds: float) -> bool:
         """Wait that long for the VM's processes to end, then as long as it takes to remove the layer."""
         deadline = time.monotonic() + seconds
@@ -155,8 +162,8 @@ class NamespaceMachine:
         self._connection.close()
         if not _is_dead(self._supervisor, seconds=_EXIT_SECONDS):
             self.kill()
-        if self._process is not None:
-            self._process.wait()
+        if self._pid is not None:
+            os.waitpid(self._pid, 0)
         os.close(self._supervisor)
         if self._pidfd is not None:
             # Normally it is dead: the supervisor waited for it, or took it along.
@@ -173,9 +180,10 @@ class NamespaceMachine:
         self._gone.set()
 
 
-def _peer_pidfd(connection: _socket.socket) -> int:
+def _peer(connection: _socket.socket) -> int:
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return os.pidfd_open(_CREDENTIALS.unpack(raw)[0])
+    pid: int = _CREDENTIALS.unpack(raw)[0]
+    return pid
 
 
 def _is_dead(pidfd: int, *, seconds: float) -> bool:

@@ -7,9 +7,11 @@ stands in ``supervisor``, ``init``, ``mounts`` and ``seccomp``.
 from __future__ import annotations
 
 import _socket
+import contextlib
+import fcntl
 import marshal
 import os
-import subprocess
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +29,10 @@ from .skeleton import AGENT_FOLDER, PROGRAMS_FOLDER
 from .watching import Watcher
 
 START_SECONDS = 30.0
+EVENTS = 3  # the supervisor's descriptor for the connection that it is born with
 PROCESSES = 4096
 _MIB = 2**20
+_SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 _CONSOLE_SHOWN_BYTES = 2000
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # CI systems end what a job left behind by these: a supervisor keeps them, as the daemon does.
@@ -82,6 +86,7 @@ class NamespaceDriver:
             cell.folder, runtime=cell.runtime, view=cell.view, uid=cell.uid, interpreter=cell.interpreter
         )
         self._watcher = Watcher("vmnest-machines")
+        self._machines: set[NamespaceMachine] = set()
         self._skeletons.begin()
 
     def start(self, launch: Launch, *, on_end: Callable[[Ended], None]) -> NamespaceMachine:
@@ -97,7 +102,14 @@ class NamespaceDriver:
 
     def watch(self, machine: NamespaceMachine) -> None:
         """From here on the machine's end is seen, and its ``on_end`` called."""
-        self._watcher.add(machine.descriptor, machine.attend)
+        self._machines.add(machine)
+        self._watcher.add(machine.descriptor, lambda: self._attend(machine))
+
+    def _attend(self, machine: NamespaceMachine) -> bool:
+        goes_on = machine.attend()
+        if not goes_on:
+            self._machines.discard(machine)
+        return goes_on
 
     def adopt(self, folder: str, *, on_end: Callable[[Ended], None]) -> NamespaceMachine | None:
         """The VM of a folder whose supervisor an earlier daemon spawned, or None if none answers there."""
@@ -116,6 +128,8 @@ class NamespaceDriver:
     def close(self) -> None:
         """See ``interface.Driver``."""
         self._watcher.close()
+        for machine in list(self._machines):
+            machine.let_go()
         self._skeletons.close()
 
 
@@ -132,15 +146,15 @@ def spawn(
     ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
     try:
         want_ready = launch.command is None if ready is None else ready
-        config = _configure(cell, launch, skeleton=skeleton, events=theirs.fileno(), ready=want_ready)
-        process = _spawn_supervisor(cell, launch.folder, events=theirs.fileno(), config=config)
+        config = _configure(cell, launch, skeleton=skeleton, ready=want_ready)
+        pid = _spawn_supervisor(cell, launch.folder, events=theirs.fileno(), config=config)
     except BaseException:
         ours.close()
         clean_folder(launch.folder)
         raise
     finally:
         theirs.close()
-    return NamespaceMachine(launch.folder, connection=ours, process=process, facts=describe(cell), on_end=on_end)
+    return NamespaceMachine(launch.folder, connection=ours, pid=pid, facts=describe(cell), on_end=on_end)
 
 
 def _lay_out(folder: str, uid: int | None) -> None:
@@ -151,7 +165,7 @@ def _lay_out(folder: str, uid: int | None) -> None:
             os.chown(path, uid, uid)
 
 
-def _configure(cell: Cell, launch: Launch, *, skeleton: str, events: int, ready: bool) -> dict[str, Any]:
+def _configure(cell: Cell, launch: Launch, *, skeleton: str, ready: bool) -> dict[str, Any]:
     plan = mounts.Plan(
         folder=launch.folder,
         skeleton=skeleton,
@@ -168,7 +182,6 @@ def _configure(cell: Cell, launch: Launch, *, skeleton: str, events: int, ready:
     return {
         "plan": plan.to_wire(),
         "uid": cell.uid,
-        "events": events,
         "argv": list(launch.command or [cell.interpreter.path, "-I", "-S", "-c", _AGENT_BOOT]),
         "environment": build_environment(launch.environment, interpreter=cell.interpreter, ready=ready),
         "ready": ready,
@@ -197,30 +210,32 @@ def build_environment(more: Mapping[str, str], *, interpreter: Interpreter, read
     return environment
 
 
-def _spawn_supervisor(cell: Cell, folder: str, *, events: int, config: dict[str, Any]) -> subprocess.Popen[bytes]:
-    log = os.open(
-        os.path.join(folder, SUPERVISOR_LOG_NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-    )
+def _spawn_supervisor(cell: Cell, folder: str, *, events: int, config: dict[str, Any]) -> int:
+    """Start the supervisor with ``events`` as its descriptor EVENTS; its pid. It closes what else it inherits."""
+    log_path = os.path.join(folder, SUPERVISOR_LOG_NAME)
+    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    reader, writer = os.pipe()
+    # Out of the way of the descriptors that it is to be: onto itself, a dup2 may leave it closed on exec.
+    high = fcntl.fcntl(events, fcntl.F_DUPFD_CLOEXEC, EVENTS + 1)
+    command = cell.runtime.command("supervisor")
     try:
-        process = subprocess.Popen(
-            cell.runtime.command("supervisor"),
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            pass_fds=[events],
-            cwd="/",
-            env={name: cell.environ[name] for name in _TRACKING if name in cell.environ},
-            start_new_session=True,
+        pid = os.posix_spawn(
+            command[0],
+            command,
+            {name: cell.environ[name] for name in _TRACKING if name in cell.environ},
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, source, target)
+                for source, target in ((reader, 0), (log, 1), (log, 2), (high, EVENTS))
+            ],
+            setsigmask=(),
+            setsigdef=_SIGNALS,
         )
     finally:
-        os.close(log)
-    assert process.stdin is not None
-    try:
-        with process.stdin:
-            process.stdin.write(marshal.dumps(config))
-    except BrokenPipeError:
-        pass  # it died at once: its connection ends, and its log says why
-    return process
+        for descriptor in (log, reader, high):
+            os.close(descriptor)
+    with open(writer, "wb") as stream, contextlib.suppress(BrokenPipeError):  # dead at once: its log says why
+        stream.write(marshal.dumps(config))
+    return pid
 
 
 def await_words(machine: NamespaceMachine, wanted: str, *, folder: str, seconds: float = START_SECONDS) -> None:

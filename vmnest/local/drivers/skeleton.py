@@ -18,7 +18,7 @@ import os
 import stat
 import sys
 
-from . import mounts
+from . import kernel, mounts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,13 +65,23 @@ def main() -> None:
     """Make a skeleton in the directory that standard input's configuration names."""
     config = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the daemon that started us
     os.chdir(config["target"])
+    # Opened while we may: the way to a directory can be closed to the sandbox's uid, which sees it all the same.
+    tops = {path: top for path in config["walked"] if (top := _open_folder(path)) >= 0}
     if (uid := config["uid"]) is not None:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
+        kernel.set_dumpable(True)  # or /proc/self/fd would be root's
     os.umask(0o022)
     _make_root(config)
-    _make_layers(config)
+    _make_layers(config, tops)
+
+
+def _open_folder(path: str) -> int:
+    try:
+        return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # gone since the driver looked, or closed to us too
+        return -1
 
 
 def _make_root(config: dict[str, Any]) -> None:
@@ -100,15 +110,18 @@ def _make_hidden(prefix: str) -> None:
         parent = os.path.dirname(parent)
 
 
-def _make_layers(config: dict[str, Any]) -> None:
+def _make_layers(config: dict[str, Any], tops: dict[str, int]) -> None:
     specials: list[str] = []
     budget = _MAX_FOLDERS
     os.mkdir("layer", 0o755)
     for path in config["visible"]:
         layer = f"layer/{mounts.layer_name(path)}"
         os.mkdir(layer, 0o755)
-        if path in config["walked"]:
-            budget -= _mirror(path, layer, specials=specials, budget=budget)
+        if path in tops:
+            here = f"/proc/self/fd/{tops[path]}"
+            found: list[str] = []
+            budget -= _mirror(here, layer, specials=found, budget=budget)
+            specials += [path + special.removeprefix(here) for special in found]
     for name, text in _ETC.items():
         if os.path.isdir("layer/etc"):
             # As bytes: the codec of a text file may be a module of an interpreter that can no longer be read.
@@ -123,10 +136,7 @@ def _make_layers(config: dict[str, Any]) -> None:
 
 def _mirror(top: str, layer: str, *, specials: list[str], budget: int) -> int:
     """Make ``top``'s directories in ``layer``; returns how many. Other file systems below it are left alone."""
-    try:
-        device = os.stat(top).st_dev
-    except OSError:  # nothing that this uid can see
-        return 0
+    device = os.stat(top).st_dev
     made = 0
     pending = [(top, layer)]
     while pending:
