@@ -80,3 +80,15 @@ def test_an_installed_wheel_brings_the_command_and_the_guest(wheel: Path, tmp_pa
     assert str(tmp_path) in place
     version = run(python, "-I", "-c", "import vmnest; print(vmnest.__version__)").strip()
     assert version in run(tmp_path / "bin" / "vmnest", "--version")
+
+
+def test_the_metadata_has_a_licence_and_names_no_person_and_no_place(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        head = archive.read(metadata).decode().partition("\n\n")[0]
+        (licence,) = (name for name in archive.namelist() if name.endswith("/licenses/LICENSE"))
+        assert archive.read(licence) == (ROOT / "LICENSE").read_bytes()
+    assert "License-Expression: Apache-2.0" in head
+    assert (ROOT / "LICENSE").read_text().lstrip().startswith("Apache License\n")
+    for word in ("Author", "Maintainer", "Home-page", "Project-URL", "@", "://"):
+        assert word not in head
