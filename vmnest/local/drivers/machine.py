@@ -24,7 +24,7 @@ SUPERVISOR_LOG_NAME = "supervisor.log"
 LAYER_NAME = "layer"
 STAGE_NAME = "stage"
 _REASONS = (EXITED, LIFETIME, MEMORY, STOPPED)
-_DIAL_SPARE_SECONDS = 5.0
+DIAL_SPARE_SECONDS = 5.0
 _STOP_SECONDS = 10.0
 _EXIT_SECONDS = 2.0
 _LAYER_SECONDS = 600.0  # a layer of millions of files takes that long to remove
@@ -48,7 +48,7 @@ class NamespaceMachine:
         self.ended: Ended | None = None
         self.folder = folder
         self._connection = connection
-        self._pid = pid
+        self.pid = pid
         self._on_end = on_end
         self._told: Ended | None = None
         self._pidfd: int | None = None
@@ -83,7 +83,7 @@ class NamespaceMachine:
         except OSError as error:
             raise errors.LocalCloudError(f"The supervisor of the sandbox does not answer: {error}") from error
         try:
-            connection.settimeout(timeout + _DIAL_SPARE_SECONDS)
+            connection.settimeout(timeout + DIAL_SPARE_SECONDS)
             channel.send(connection, "dial", port, int(timeout * 1000))
             words, descriptor = channel.receive(connection)
         except (OSError, ValueError) as error:
@@ -162,8 +162,8 @@ class NamespaceMachine:
         self._connection.close()
         if not _is_dead(self._supervisor, seconds=_EXIT_SECONDS):
             self.kill()
-        if self._pid is not None:
-            os.waitpid(self._pid, 0)
+        if self.pid is not None:
+            os.waitpid(self.pid, 0)
         os.close(self._supervisor)
         if self._pidfd is not None:
             # Normally it is dead: the supervisor waited for it, or took it along.
@@ -201,15 +201,14 @@ def _request_stop(connection: _socket.socket, grace: float) -> None:
 
 def _check_call(words: list[str], descriptor: int | None, *, port: int) -> socket.socket:
     """The connected socket of a dial's answer. What the supervisor hands over is not believed, but looked at."""
-    if words[:1] == ["ok"] and descriptor is not None:
-        call = socket.socket(fileno=descriptor)
-        if (call.family, call.type) == (socket.AF_INET, socket.SOCK_STREAM) and _is_connected(call, port):
+    call = None if descriptor is None else _wrap(descriptor)
+    if call is not None:
+        is_tcp = (call.family, call.type) == (socket.AF_INET, socket.SOCK_STREAM)
+        if words == ["ok"] and is_tcp and _is_connected(call, port):
             call.setblocking(True)
             call.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return call
         call.close()
-    elif descriptor is not None:
-        os.close(descriptor)
     if words == ["refused"]:
         raise ConnectionRefusedError(f"nothing listens on port {port} in the sandbox")
     if words == ["timeout"]:
@@ -217,6 +216,14 @@ def _check_call(words: list[str], descriptor: int | None, *, port: int) -> socke
     if not words:
         raise errors.LocalCloudError("The sandbox has ended")
     raise errors.LocalCloudError(f"No connection to port {port} in the sandbox: {' '.join(words)}")
+
+
+def _wrap(descriptor: int) -> socket.socket | None:
+    try:
+        return socket.socket(fileno=descriptor)
+    except OSError:  # it is no socket
+        os.close(descriptor)
+        return None
 
 
 def _is_connected(call: socket.socket, port: int) -> bool:

@@ -1,0 +1,322 @@
+"""A VM as the daemon sees it: with real sandboxes, and with a scripted supervisor for what a real one never says."""
+
+from __future__ import annotations
+
+import _socket
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cells import Room
+from vmnest import errors
+from vmnest.local.drivers import Ended, channel, machine
+
+DIALLED = 8080
+
+
+def processes_of(folder: str) -> list[int]:
+    """Pids of all processes that have something of a VM's folder open, or run in its namespaces; no zombies."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            links = [os.readlink(f"/proc/{name}/fd/{fd}") for fd in os.listdir(f"/proc/{name}/fd")]
+            if int(name) != os.getpid() and any(link.startswith(folder + "/") for link in links):
+                found.append(int(name))
+    return found
+
+
+# -- dial --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_dial_reaches_what_listens_inside(room: Room) -> None:
+    running = room.start_listener()
+    with running.dial(DIALLED, timeout=5) as call:
+        assert call.getpeername() == ("127.0.0.1", DIALLED)
+        assert call.gettimeout() is None
+        assert call.recv(10) == b"here"
+
+
+def test_a_dial_to_a_port_where_nothing_listens_is_refused(room: Room) -> None:
+    running = room.start_listener()
+    with pytest.raises(ConnectionRefusedError, match="8081"):
+        running.dial(8081, timeout=5)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 2**40])
+def test_a_port_that_cannot_be_is_an_error(room: Room, port: int) -> None:
+    running = room.start_listener()
+    with pytest.raises(errors.LocalCloudError):
+        running.dial(port, timeout=5)
+    with running.dial(DIALLED, timeout=5) as call:
+        assert call.recv(10) == b"here"
+
+
+def test_a_dial_that_nobody_accepts_times_out(room: Room) -> None:
+    program = """
+import os, socket, signal
+listener = socket.socket()
+listener.bind(("127.0.0.1", 8080))
+listener.listen(0)
+fillers = [socket.socket() for _ in range(4)]
+for filler in fillers:
+    filler.setblocking(False)
+    filler.connect_ex(("127.0.0.1", 8080))
+print("full", flush=True)
+signal.pause()
+"""
+    running = room.start_python(program)
+    while "full" not in room.console(running):
+        assert running.ended is None
+    start = time.monotonic()
+    with pytest.raises(TimeoutError):
+        running.dial(DIALLED, timeout=0.5)
+    assert 0.4 < time.monotonic() - start < 5
+
+
+def test_many_dials_at_once_all_succeed(room: Room) -> None:
+    running = room.start_listener()
+    answers: list[bytes] = []
+
+    def dial() -> None:
+        for _ in range(10):
+            with running.dial(DIALLED, timeout=20) as call:
+                answers.append(call.recv(10))
+
+    threads = [threading.Thread(target=dial) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [b"here"] * 160
+
+
+def test_a_dial_after_the_end_says_that_it_has_ended(room: Room) -> None:
+    running = room.start_listener()
+    running.stop()
+    with pytest.raises(errors.LocalCloudError, match="ended"):
+        running.dial(DIALLED, timeout=5)
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+def test_stop_leaves_nothing(room: Room) -> None:
+    running = room.start_python(
+        "import os, time\nos.makedirs('/work/a/b'); os.chmod('/work/a', 0)\n"
+        "while True:\n    if os.fork() == 0: os.setsid(); time.sleep(1000)\n    time.sleep(0.02)\n"
+    )
+    assert processes_of(running.folder)
+    running.stop()
+    assert room.ends == [Ended(None, 9, "stopped")]
+    assert processes_of(running.folder) == []
+    assert sorted(os.listdir(running.folder)) == ["console.log", "ended.json", "supervisor.log"]
+    assert running.folder not in Path("/proc/self/mountinfo").read_text()
+
+
+def test_stop_may_be_called_by_many_and_again(room: Room) -> None:
+    running = room.start_listener()
+    threads = [threading.Thread(target=running.stop) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    running.stop()
+    assert len(room.ends) == 1
+
+
+def test_the_end_is_recorded_for_a_later_daemon(room: Room) -> None:
+    running = room.start("/bin/sh", "-c", "exit 4")
+    assert room.over.wait(20)
+    assert machine.load_ended(running.folder) == Ended(4, None, "exited")
+
+
+def test_a_supervisor_that_is_killed_takes_everything_along(room: Room) -> None:
+    program = "import os, time\nos.fork()\nos.fork()\nprint('x', flush=True)\ntime.sleep(1000)\n"
+    running = room.start_python(program)
+    while room.console(running).count("x") < 4:
+        assert running.ended is None
+    init = Path(running.folder)
+    assert init.exists()
+    running.kill()
+    assert room.over.wait(20)
+    assert room.ends == [Ended(None, None, "lost")]
+    assert processes_of(running.folder) == []
+    assert machine.load_ended(running.folder) == Ended(None, None, "lost")
+    assert sorted(os.listdir(running.folder)) == ["console.log", "ended.json", "supervisor.log"]
+
+
+def test_on_end_comes_after_ended_is_set(room: Room) -> None:
+    seen: list[Ended | None] = []
+    launch = room.launch("/bin/sh", "-c", "sleep 0.2")
+    over = threading.Event()
+    box: list[machine.NamespaceMachine] = []
+
+    def on_end(_ended: Ended) -> None:
+        seen.append(box[0].ended)
+        over.set()
+
+    box.append(room.driver.start(launch, on_end=on_end))
+    assert over.wait(20)
+    assert seen == [Ended(0, None, "exited")]
+
+
+# -- a later daemon ----------------------------------------------------------------------------------------------------
+
+
+def test_another_daemon_can_take_a_machine_over(room: Room) -> None:
+    running = room.start_listener()
+    over = threading.Event()
+    taken = room.driver.adopt(running.folder, on_end=lambda _ended: over.set())
+    assert taken is not None
+    with taken.dial(DIALLED, timeout=5) as call:
+        assert call.recv(10) == b"here"
+    taken.stop()
+    assert over.wait(20)
+    assert taken.ended == Ended(None, 9, "stopped")
+    assert room.over.wait(20)
+
+
+def test_nobody_to_take_over_is_none(room: Room, tmp_path: Path) -> None:
+    assert room.driver.adopt(str(tmp_path), on_end=lambda _ended: None) is None
+
+
+def test_discard_ends_a_machine_that_still_runs(room: Room) -> None:
+    running = room.start_listener()
+    room.driver.discard(running.folder)
+    assert room.over.wait(20)
+    assert processes_of(running.folder) == []
+
+
+def test_discard_cleans_after_a_supervisor_that_died_unseen(room: Room, tmp_path: Path) -> None:
+    folder = tmp_path / "dead"
+    work = folder / "layer" / "usr.work" / "work"
+    work.mkdir(parents=True)
+    work.chmod(0)
+    (folder / "stage").mkdir()
+    channel.listen(str(folder)).close()
+    room.driver.discard(str(folder))
+    assert os.listdir(folder) == []
+
+
+# -- a supervisor that cannot be trusted -------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def scripted(folder: Path, script: Callable[[_socket.socket, list[str]], None]) -> Iterator[machine.NamespaceMachine]:
+    """A machine whose supervisor answers each request by ``script``."""
+    folder.mkdir()
+    listener = channel.listen(str(folder))
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+
+    def serve() -> None:
+        while True:
+            try:
+                descriptor, _ = listener._accept()  # type: ignore[attr-defined]
+            except OSError:
+                return
+            connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, descriptor)
+            script(connection, channel.receive(connection)[0])
+            connection.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    pid = os.posix_spawn("/bin/sleep", ["sleep", "1000"], {})
+    fake = machine.NamespaceMachine(str(folder), connection=ours, pid=pid, facts={}, on_end=lambda _ended: None)
+    try:
+        yield fake
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        theirs.close()
+        listener.shutdown(_socket.SHUT_RDWR)
+        thread.join()
+        listener.close()
+        fake.conclude()
+
+
+def answer_with(descriptor: int) -> Callable[[_socket.socket, list[str]], None]:
+    return lambda connection, words: channel.send(connection, "ok", descriptor=descriptor)
+
+
+def test_a_descriptor_that_is_no_connected_tcp_socket_is_refused(tmp_path: Path) -> None:
+    unix, peer = socket.socketpair()
+    loose = socket.socket(socket.AF_INET)
+    datagram = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for index, offered in enumerate((unix, loose, datagram)):
+        script = answer_with(offered.fileno())
+        with scripted(tmp_path / str(index), script) as fake, pytest.raises(errors.LocalCloudError):
+            fake.dial(80, timeout=1)
+    for one in (unix, peer, loose, datagram):
+        one.close()
+
+
+def test_a_socket_that_is_connected_elsewhere_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with (
+            socket.create_connection(("127.0.0.1", port)) as call,
+            scripted(tmp_path / "vm", answer_with(call.fileno())) as fake,
+            pytest.raises(errors.LocalCloudError),
+        ):
+            fake.dial(port - 1, timeout=1)
+
+
+def test_a_descriptor_that_is_no_socket_is_refused_and_closed(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with file.open("w") as offered, scripted(tmp_path / "vm", answer_with(offered.fileno())) as fake:
+        with pytest.raises(errors.LocalCloudError):
+            fake.dial(80, timeout=1)
+    links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    assert str(file) not in [os.readlink(link) for link in links if os.path.exists(link)]
+
+
+@pytest.mark.parametrize("frame", [b"ok", b"no such word", b"\xff\xfe", b"x" * 600, b"error 22"])
+def test_an_answer_that_makes_no_sense_is_an_error(tmp_path: Path, frame: bytes) -> None:
+    def script(connection: _socket.socket, _words: list[str]) -> None:
+        connection.send(frame)
+
+    with scripted(tmp_path / "vm", script) as fake, pytest.raises(errors.LocalCloudError):
+        fake.dial(80, timeout=1)
+
+
+def test_a_supervisor_that_says_nothing_is_an_error_in_time(tmp_path: Path) -> None:
+    released = threading.Event()
+
+    def script(_connection: _socket.socket, _words: list[str]) -> None:
+        released.wait(30)
+
+    with scripted(tmp_path / "vm", script) as fake:
+        with pytest.raises(errors.LocalCloudError, match="does not answer"):
+            fake.dial(80, timeout=0.5 - machine.DIAL_SPARE_SECONDS)
+        released.set()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("ended exit 3 exited", Ended(3, None, "exited")),
+        ("ended signal 9 lifetime", Ended(None, 9, "lifetime")),
+        ("ended signal 9 memory", Ended(None, 9, "memory")),
+        ("ended exit 3", None),
+        ("ended exit -1 exited", None),
+        ("ended crash 3 exited", None),
+        ("ended exit 3 lost", None),
+        ("ended exit 3 exited twice", None),
+    ],
+)
+def test_only_a_proper_line_tells_an_end(line: str, expected: Ended | None) -> None:
+    assert machine.parse_ended(line.split()) == expected
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", json.dumps({"exit_code": 1})])
+def test_a_record_that_was_not_finished_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "ended.json").write_text(text)
+    assert machine.load_ended(str(tmp_path)) is None
+    assert machine.load_ended(str(tmp_path / "nothing")) is None
