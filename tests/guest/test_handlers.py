@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -319,21 +321,32 @@ def peak_mib(agent: Agent) -> float:
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
+# Asks from a process of its own: this one is busy with 80 clients.
+PROBE = """
+import http.client, sys, time
+slowest = 0
+for _ in range(30):
+    begin = time.monotonic()
+    connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=60)
+    connection.request("GET", "/healthz")
+    assert connection.getresponse().status == 200
+    connection.close()
+    slowest = max(slowest, time.monotonic() - begin)
+    time.sleep(0.05)
+print(slowest)
+"""
+
+
 def test_health_answers_within_a_second_under_load(agent: Agent) -> None:
     stop = threading.Event()
     with ThreadPoolExecutor(80) as pool:
         loops = [pool.submit(agent.shell, "while :; do :; done", timeout=4) for _ in range(16)]
         execs = [pool.submit(run_until, agent, stop) for _ in range(64)]
-        slowest = 0.0
-        for _ in range(20):
-            begin = time.monotonic()
-            assert agent.request("GET", "/healthz").status == 200
-            slowest = max(slowest, time.monotonic() - begin)
-            time.sleep(0.05)
+        probe = subprocess.run([sys.executable, "-c", PROBE, str(agent.port)], check=True, stdout=subprocess.PIPE)
         stop.set()
         assert sum(future.result() for future in execs) > 0
         assert {future.result().code for future in loops} == {"timed_out"}
-    assert slowest < 1
+    assert float(probe.stdout) < 1
 
 
 def run_until(agent: Agent, stop: threading.Event) -> int:
