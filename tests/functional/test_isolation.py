@@ -1,6 +1,6 @@
 """What a program in a local sandbox cannot do: one test a claim, as this user (root, mostly) and as a plain user.
 
-For each of the two, one sandbox runs ``tests/support/isolation_probe.py``, which tries everything and reports; the
+For each case, one sandbox runs ``tests/support/isolation_probe.py``, which tries everything and reports; the
 tests read the report, and look at the host.
 """
 
@@ -13,14 +13,15 @@ import secrets
 import socket
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.cells import Host, make_host
+from tests.support.cells import Host, Room, make_host
 from tests.support.paths import ROOT
+from vmnest.local.drivers import layers, namespace
 
 PROBE = (ROOT / "tests" / "support" / "isolation_probe.py").read_text()
 ALLOWED = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "opt", "nix", "gnu"}
@@ -79,15 +80,43 @@ def bait(host: Host) -> Iterator[dict[str, Any]]:
         }
 
 
-@pytest.fixture(scope="module", params=["this user", "plain user"])
+@dataclass(frozen=True)
+class Case:
+    """Who makes the sandbox, and what is taken away from the driver so that it must fall back."""
+
+    user: str
+    writables: tuple[str, ...] = ()
+    system_interpreters: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        words = [self.user, "without overlays" * bool(self.writables)]
+        return ", ".join(filter(None, [*words, "own interpreter" * (self.system_interpreters == ())]))
+
+
+CASES = [
+    Case("this user"),
+    Case("plain user"),
+    Case("this user", writables=("bind",)),
+    Case("plain user", writables=("bind",)),
+    Case("this user", system_interpreters=()),
+]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
 def seen(request: pytest.FixtureRequest) -> Iterator[Seen]:
-    """The report of a sandbox that one of the two users made."""
-    with contextlib.closing(make_host(request.param)) as hosts:
+    """The report of one case's sandbox."""
+    case: Case = request.param
+    with contextlib.closing(make_host(case.user)) as hosts:
         host = next(hosts)
         with bait(host) as facts:
             before = {path: fingerprint(path) for path in facts["host_files"]}
             environ = {"HOST_SECRET": facts["names"][0], "AWS_SECRET_ACCESS_KEY": facts["names"][0]}
-            outcome = host.run("{python}", "-I", "-S", "-c", PROBE, json.dumps(facts), environ=environ)
+            outcome = host.run(
+                *("{python}", "-I", "-S", "-c", PROBE, json.dumps(facts)),
+                writables=case.writables,
+                system_interpreters=case.system_interpreters,
+                environ=environ,
+            )
             yield Seen(json.loads(outcome["console"]), outcome, facts, host, before)
 
 
@@ -122,8 +151,10 @@ def test_no_file_of_the_host_is_found_by_a_walk(seen: Seen) -> None:
 
 def test_no_host_path_that_matters_stands_in_mountinfo(seen: Seen) -> None:
     text = "\n".join(seen["mounts"])
-    for word in ("skeleton", "state-", "vmnest", str(seen.host.folder), os.path.expanduser("~") + "/", "runtime"):
+    for word in ("skeleton", "state-", "vmnest", str(seen.host.folder), "runtime"):
         assert word not in text
+    if not seen.outcome["interpreter"].startswith(os.path.expanduser("~")):  # else its own path must be there
+        assert os.path.expanduser("~") + "/" not in text
 
 
 def test_every_mount_denies_setuid_but_for_the_devices(seen: Seen) -> None:
@@ -134,7 +165,7 @@ def test_every_mount_denies_setuid_but_for_the_devices(seen: Seen) -> None:
 
 
 def test_no_write_reaches_the_host(seen: Seen) -> None:
-    assert seen["mark"] > 100
+    assert seen["mark"] > (10 if seen.outcome["writable"] == "bind" else 100)
     command = ["find", "/", "-xdev", "-name", seen.facts["marker"], "-not", "-path", "/proc/*"]
     assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == ""
 
@@ -144,7 +175,7 @@ def test_writing_into_a_file_of_the_host_is_refused(seen: Seen) -> None:
 
 
 def test_replacing_a_file_of_the_host_replaces_it_in_the_sandbox_only(seen: Seen) -> None:
-    assert set(seen["replace"].values()) == {"ok"}
+    assert set(seen["replace"].values()) == {"EROFS" if seen.outcome["writable"] == "bind" else "ok"}
     assert {path: fingerprint(path) for path in seen.facts["host_files"]} == seen.before
 
 
@@ -291,3 +322,86 @@ def test_nothing_is_left_but_the_records(seen: Seen) -> None:
 
 def test_no_mount_is_left(seen: Seen) -> None:
     assert str(seen.host.folder) not in Path("/proc/self/mountinfo").read_text()
+
+
+# -- further directories -----------------------------------------------------------------------------------------------
+
+LOOK = """
+import json, os, socket, sys
+top = sys.argv[1]
+def outcome(action):
+    try:
+        action()
+    except OSError as error:
+        return type(error).__name__
+    return "ok"
+def connect(path):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(path)
+if "wait" in sys.argv:
+    with socket.create_server(("127.0.0.1", 8080)) as listener:
+        print("listening", flush=True)
+        listener.accept()
+print(json.dumps({
+    "names": sorted(os.listdir(top)),
+    "text": open(top + "/file").read(),
+    "append": outcome(lambda: open(top + "/file", "a")),
+    "create": outcome(lambda: open(top + "/new", "w")),
+    "private": outcome(lambda: os.listdir(top + "/private")),
+    "early": outcome(lambda: connect(top + "/early")),
+    "late": outcome(lambda: connect(top + "/late")),
+    "beside": os.listdir(os.path.dirname(top)),
+}))
+"""
+
+
+@pytest.fixture
+def shown(tmp_path: Path) -> Iterator[Path]:
+    """A directory to show, in a place that only its owner can reach, with a socket in it."""
+    closed = tmp_path / "closed"
+    shown = closed / "shown"
+    (shown / "private").mkdir(parents=True)
+    (shown / "file").write_text("of the host")
+    (closed / "secret").write_text("not shown")
+    shown.chmod(0o755)
+    (shown / "private").chmod(0o700)
+    closed.chmod(0o700)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(shown / "early"))
+        listener.listen()
+        yield shown
+
+
+@pytest.mark.parametrize("writable", ["disk", "bind"])
+def test_a_further_directory_is_shown_without_its_sockets_and_its_neighbours(shown: Path, writable: str) -> None:
+    with contextlib.closing(make_host("this user")) as hosts:
+        command = ("{python}", "-I", "-S", "-c", LOOK, str(shown))
+        outcome = next(hosts).run(*command, visible=[str(shown)], writables=[writable])
+    found = json.loads(outcome["console"].splitlines()[-1])
+    assert found["text"] == "of the host"
+    assert found["append"] in {"PermissionError", "OSError"} or os.geteuid() != 0
+    assert found["early"] in {"FileNotFoundError", "ConnectionRefusedError"}
+    assert found["beside"] == ["shown"]
+    assert (shown / "file").read_text() == "of the host"
+    assert not (shown / "new").exists()
+    if os.geteuid() == 0:
+        assert found["private"] == "PermissionError"
+
+
+def test_a_socket_that_comes_later_cannot_be_reached_through_an_overlay(room: Room, shown: Path) -> None:
+    view = layers.view_host((str(shown),), folder=room.cell.folder)
+    driver = namespace.NamespaceDriver(replace(room.cell, view=view))
+    try:
+        launch = room.launch(room.cell.interpreter.path, "-I", "-S", "-c", LOOK, str(shown), "wait")
+        machine = driver.start(launch, on_end=room.end)
+        while "listening" not in room.console(machine):
+            assert machine.ended is None
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(shown / "late"))
+            listener.listen()
+            machine.dial(8080, timeout=5).close()
+            assert room.over.wait(60)
+        found = json.loads(room.console(machine).splitlines()[1])
+        assert found["late"] in {"ConnectionRefusedError", "FileNotFoundError"}
+    finally:
+        driver.close()

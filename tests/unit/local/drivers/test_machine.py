@@ -270,9 +270,12 @@ def test_a_socket_that_is_connected_elsewhere_is_refused(tmp_path: Path) -> None
 
 def test_a_descriptor_that_is_no_socket_is_refused_and_closed(tmp_path: Path) -> None:
     file = tmp_path / "file"
-    with file.open("w") as offered, scripted(tmp_path / "vm", answer_with(offered.fileno())) as fake:
-        with pytest.raises(errors.LocalCloudError):
-            fake.dial(80, timeout=1)
+    with (
+        file.open("w") as offered,
+        scripted(tmp_path / "vm", answer_with(offered.fileno())) as fake,
+        pytest.raises(errors.LocalCloudError),
+    ):
+        fake.dial(80, timeout=1)
     links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
     assert str(file) not in [os.readlink(link) for link in links if os.path.exists(link)]
 
