@@ -124,7 +124,7 @@ def test_a_missing_botocore_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         model.load("lambda-absent")
 
 
-@pytest.mark.parametrize("data", [b"no gzip", gzip.compress(b"{")])
+@pytest.mark.parametrize("data", [b"no gzip", gzip.compress(b"{")], ids=["no gzip", "no json"])
 def test_a_damaged_model_is_named(tmp_path: Path, data: bytes) -> None:
     write(tmp_path, "2020-01-01", data)
     with pytest.raises(errors.DependencyMissingError, match="damaged"):
