@@ -346,6 +346,7 @@ print(json.dumps({
     "names": sorted(os.listdir(top)),
     "text": open(top + "/file").read(),
     "append": outcome(lambda: open(top + "/file", "a")),
+    "inner": outcome(lambda: open(top + "/inner/new", "w")),
     "create": outcome(lambda: open(top + "/new", "w")),
     "private": outcome(lambda: os.listdir(top + "/private")),
     "early": outcome(lambda: connect(top + "/early")),
@@ -368,6 +369,7 @@ def shown(tmp_path: Path) -> Iterator[Path]:
     closed.chmod(0o700)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(shown / "early"))
+        (shown / "early").chmod(0o777)
         listener.listen()
         yield shown
 
@@ -388,6 +390,23 @@ def test_a_further_directory_is_shown_without_its_sockets_and_its_neighbours(sho
         assert found["private"] == "PermissionError"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a mount")
+def test_a_directory_with_a_mount_in_it_is_bound_read_only_and_without_its_sockets(shown: Path) -> None:
+    """No overlay can be made of it; a bind that was not sealed to its depth would let writes through."""
+    (shown / "inner").mkdir()
+    script = 'mount -t tmpfs -o mode=0777 inner "$0/inner" && exec "$@"'
+    with contextlib.closing(make_host("this user")) as hosts:
+        outcome = next(hosts).run(
+            *("{python}", "-I", "-S", "-c", LOOK, str(shown)),
+            visible=[str(shown)],
+            prefix=["unshare", "--mount", "sh", "-c", script, str(shown)],
+        )
+    found = json.loads(outcome["console"].splitlines()[-1])
+    assert outcome["writable"] == "disk"
+    assert (found["create"], found["inner"]) == ("OSError", "OSError")
+    assert found["early"] == "ConnectionRefusedError"
+
+
 def test_a_socket_that_comes_later_cannot_be_reached_through_an_overlay(room: Room, shown: Path) -> None:
     view = layers.view_host((str(shown),), folder=room.cell.folder)
     driver = namespace.NamespaceDriver(replace(room.cell, view=view))
@@ -398,6 +417,7 @@ def test_a_socket_that_comes_later_cannot_be_reached_through_an_overlay(room: Ro
             assert machine.ended is None
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(shown / "late"))
+            (shown / "late").chmod(0o777)
             listener.listen()
             machine.dial(8080, timeout=5).close()
             assert room.over.wait(60)

@@ -129,8 +129,9 @@ class Host:
         writables: Sequence[str] = (),
         system_interpreters: Sequence[str] | None = None,
         environ: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Run one sandbox; the report of ``cell_host``."""
+        """Run one sandbox; the report of ``cell_host``. ``prefix`` is a command that runs the host program."""
         request = {
             "folder": tempfile.mkdtemp(prefix="state-", dir=self.folder),
             "command": command,
@@ -141,7 +142,7 @@ class Host:
         if self.uid is not None:
             os.chown(request["folder"], self.uid, self.uid)
         done = subprocess.run(
-            [self.python, str(self.package / "cell_host.py")],
+            [*prefix, self.python, str(self.package / "cell_host.py")],
             input=json.dumps(request),
             env={"PYTHONPATH": str(self.package), "PATH": "/usr/bin:/bin", **(environ or {})},
             cwd="/",

@@ -157,13 +157,16 @@ def mount_root(plan: Plan) -> None:
 
 def mount_visible(plan: Plan) -> None:
     """The host's directories, each under a private writable layer where that is possible."""
+    bound = []
     for path in plan.visible:
         source = f"v{plan.staged.index(path)}" if path in plan.staged else path
         if plan.writable == BIND or path in plan.plain or not _try_overlay(path, source):
             _bind_sealed(source, _inside(path))
-    if plan.writable == BIND:
+            bound.append(path)
+    if set(bound) - set(plan.plain):
         kernel.mount("tmpfs", "e", "tmpfs", flags=_QUIET, options="mode=0755")
-        _mask_specials()
+        _mask_specials(bound)
+    if "/etc" in bound:
         _bind_our_files()
     if plan.prefix is not None:
         _bind_sealed("p", _inside(plan.prefix))
@@ -230,14 +233,13 @@ def _copy_file(source: str, target: str) -> None:
     os.chmod(target, os.stat(source).st_mode & 0o777)
 
 
-def _mask_specials() -> None:
+def _mask_specials(bound: Sequence[str]) -> None:
     """Hide the sockets, pipes and devices that the skeleton's walk found: a bind would show the real ones."""
     with open("s/specials", "rb") as record:
         paths = [os.fsdecode(path) for path in record.read().split(b"\0") if path]
-    if paths:
-        os.close(os.open("e/.empty", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    os.close(os.open("e/.empty", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
     for path in paths:
-        if os.path.lexists(_inside(path)):
+        if any(path.startswith(f"{top}/") for top in bound) and os.path.lexists(_inside(path)):
             _bind_sealed("e/.empty", _inside(path))
 
 
