@@ -98,6 +98,8 @@ def end_reason(ended: interface.Ended, *, memory_mib: int) -> str:
         return REASON_LIFETIME
     if ended.reason == interface.MEMORY:
         return f"MicroVM exceeded its memory limit of {memory_mib} MiB."
+    if ended.reason == interface.DISK:
+        return "MicroVM exceeded the size of its disk."
     if ended.reason == interface.STOPPED:
         return REASON_SUCCESS
     if ended.reason == interface.LOST:

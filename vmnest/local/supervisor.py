@@ -27,7 +27,7 @@ import struct
 import sys
 import time
 
-from .drivers import channel, console, init, kernel, mounts, removal
+from .drivers import channel, console, disk, init, kernel, mounts, removal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +82,12 @@ def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
         for descriptor in (output, report, events.fileno(), *files.descriptors()):
             os.close(descriptor)
         start = init.Main(
-            config["argv"], config["environment"], console=output_end, ready=ready_end, processes=config["processes"]
+            config["argv"],
+            config["environment"],
+            console=output_end,
+            ready=ready_end,
+            processes=config["processes"],
+            file_bytes=plan.disk_bytes,
         )
         init.run(plan, start, report=report_end, stage=uid is None)
     for descriptor in (output_end, report_end):
@@ -90,7 +95,10 @@ def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
     if ready >= 0:
         os.close(ready_end)
     pipes = {"console": output, "report": report, "ready": ready}
-    return Supervisor(child, files, pipes=pipes, seconds=config["max_seconds"], first=events)
+    supervisor = Supervisor(child, files, pipes=pipes, seconds=config["max_seconds"], first=events)
+    if plan.writable == mounts.DISK:
+        supervisor.watch_disk(plan.disk_bytes)
+    return supervisor
 
 
 def _isolate_as_root(uid: int) -> None:
@@ -211,6 +219,7 @@ class Supervisor:
         self._history: list[str] = []
         # descriptor of the pending connect -> (the connect, who asked, when it is too late)
         self._dials: dict[int, tuple[_socket.socket, int, float]] = {}
+        self._disk: disk.DiskWatch | None = None
         self._poll = select.poll()
         self._actions: dict[int, Callable[[], None]] = {}
         self._add(files.listener.fileno(), self._accept)
@@ -221,6 +230,11 @@ class Supervisor:
         self._connections[first.fileno()] = first
         self._add(first.fileno(), lambda: self._serve_connection(first.fileno()))
         self._watch(first.fileno())
+
+    def watch_disk(self, limit: int) -> None:
+        """End the VM when its layer outgrows the limit. (A tmpfs has a size of its own.)"""
+        namespace = os.stat("/proc/self/ns/pid_for_children").st_ino
+        self._disk = disk.DiskWatch(self._files.layer, limit=limit, namespace=namespace, now=_boot_seconds())
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -247,6 +261,8 @@ class Supervisor:
         times = [self._ends_at, *(deadline for _, _, deadline in self._dials.values())]
         if self._grace_ends_at is not None:
             times.append(self._grace_ends_at)
+        if self._disk is not None:
+            times.append(self._disk.due)
         now = _boot_seconds()
         if self._console.source >= 0 and self._console.source not in self._actions:
             times.append(now + 1)
@@ -259,6 +275,9 @@ class Supervisor:
             self._kill("lifetime")
         if self._grace_ends_at is not None and now >= self._grace_ends_at:
             self._kill("stopped")
+        if self._disk is not None and now >= self._disk.due and self._disk.step(now):
+            self._disk = None
+            self._kill("disk")
         for descriptor, (_, asker, deadline) in list(self._dials.items()):
             if now >= deadline:
                 self._end_dial(descriptor)

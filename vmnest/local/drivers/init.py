@@ -44,18 +44,26 @@ class StepFailedError(Exception):
 
 
 class Main:
-    """The main process: argv, environment, and the ends of pipes that become its descriptors (ready: or -1)."""
+    """The main process: argv, environment, the ends of pipes that become its descriptors (ready: or -1), limits."""
 
-    __slots__ = ("argv", "console", "environment", "processes", "ready")
+    __slots__ = ("argv", "console", "environment", "file_bytes", "processes", "ready")
 
     def __init__(
-        self, argv: Sequence[str], environment: Mapping[str, str], *, console: int, ready: int, processes: int
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        console: int,
+        ready: int,
+        processes: int,
+        file_bytes: int,
     ) -> None:
         self.argv = list(argv)
         self.environment = dict(environment)
         self.console = console
         self.ready = ready
         self.processes = processes
+        self.file_bytes = file_bytes
 
 
 def take(step: str, action: Callable[[], object]) -> None:
@@ -78,7 +86,7 @@ def run(plan: mounts.Plan, main: Main, *, report: int, stage: bool) -> None:
     status = 1
     try:
         _prepare(plan, report=report, stage=stage)
-        _limit(main.processes)
+        _limit(main)
         _confine()
         process = _start(main, report)
         _say(report, "started")
@@ -115,9 +123,10 @@ def _prepare(plan: mounts.Plan, *, report: int, stage: bool) -> None:
         os._exit(1)
 
 
-def _limit(processes: int) -> None:
+def _limit(main: Main) -> None:
     def action() -> None:
-        _lower(resource.RLIMIT_NPROC, processes)
+        _lower(resource.RLIMIT_NPROC, main.processes)
+        _lower(resource.RLIMIT_FSIZE, main.file_bytes)
         _lower(resource.RLIMIT_NOFILE, _OPEN_FILES)
         _lower(resource.RLIMIT_CORE, 0)
 

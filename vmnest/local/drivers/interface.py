@@ -17,6 +17,7 @@ EXITED = "exited"
 LIFETIME = "lifetime"
 STOPPED = "stopped"
 MEMORY = "memory"
+DISK = "disk"
 LOST = "lost"
 
 
@@ -56,8 +57,8 @@ class Ended:
     Attributes:
         exit_code: Its status, or None if a signal ended it or nobody saw it end.
         signal: The signal that ended it, or None.
-        reason: ``exited`` by itself, ``lifetime`` over, ``stopped`` on request, ``memory`` used up, or ``lost``: the
-            supervisor died and took the VM with it.
+        reason: ``exited`` by itself, ``lifetime`` over, ``stopped`` on request, ``memory`` or ``disk`` used up, or
+            ``lost``: the supervisor died and took the VM with it.
     """
 
     exit_code: int | None

@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping
 
 from ... import errors
 from . import channel, removal
-from .interface import EXITED, LIFETIME, LOST, MEMORY, STOPPED, Ended
+from .interface import DISK, EXITED, LIFETIME, LOST, MEMORY, STOPPED, Ended
 
 ENDED_NAME = "ended.json"
 CONSOLE_NAME = "console.log"
 SUPERVISOR_LOG_NAME = "supervisor.log"
 LAYER_NAME = "layer"
 STAGE_NAME = "stage"
-_REASONS = (EXITED, LIFETIME, MEMORY, STOPPED)
+_REASONS = (DISK, EXITED, LIFETIME, MEMORY, STOPPED)
 DIAL_SPARE_SECONDS = 5.0
 _STOP_SECONDS = 10.0
 _EXIT_SECONDS = 2.0

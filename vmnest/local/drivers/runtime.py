@@ -25,6 +25,7 @@ STANDALONE = (
     "supervisor.py",
     "drivers/channel.py",
     "drivers/console.py",
+    "drivers/disk.py",
     "drivers/init.py",
     "drivers/kernel.py",
     "drivers/mounts.py",
