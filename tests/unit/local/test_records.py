@@ -59,6 +59,7 @@ def test_waiting_ends_with_the_state_or_the_time():
         (interface.Ended(None, 9, interface.EXITED), "Container Stopped with Exit Code: 137"),
         (interface.Ended(None, 9, interface.LIFETIME), "MicroVM exceeded maximum lifetime."),
         (interface.Ended(None, 9, interface.MEMORY), "MicroVM exceeded its memory limit of 512 MiB."),
+        (interface.Ended(None, 9, interface.DISK), "MicroVM exceeded the size of its disk."),
         (interface.Ended(None, 15, interface.STOPPED), "Success."),
         (interface.Ended(None, None, interface.LOST), "MicroVM was lost: the process that held it ended."),
     ],
