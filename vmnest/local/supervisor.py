@@ -50,7 +50,7 @@ _IFF_UP = 0x1
 def main() -> None:
     """Read the configuration, make the VM, serve it to its end."""
     os.setsid()
-    os.closerange(_EVENTS + 1, 1 << 20)  # what the daemon had open is none of our business
+    kernel.close_all_but(range(_EVENTS + 1))  # what else the daemon had open is none of our business
     os.set_inheritable(_EVENTS, False)
     events = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, _EVENTS)
     config = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the daemon that started us

@@ -175,9 +175,7 @@ def _keep_only(report: int, reader: int) -> None:
     null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     for descriptor in range(3):
         os.dup2(null, descriptor)
-    kept = sorted((report, reader))
-    for low, high in ((3, kept[0]), (kept[0] + 1, kept[1]), (kept[1] + 1, _OPEN_FILES)):
-        os.closerange(low, high)
+    kernel.close_all_but((0, 1, 2, report, reader))
 
 
 def _become(main: Main, failure: int) -> None:
@@ -192,7 +190,7 @@ def _become(main: Main, failure: int) -> None:
         for signal in (_signal.SIGPIPE, _signal.SIGXFSZ):
             _signal.signal(signal, _signal.SIG_DFL)
         kept = _arrange(null=null, console=main.console, ready=main.ready, failure=failure)
-        os.closerange(kept + 1, _OPEN_FILES)
+        kernel.close_all_but(range(kept + 1))
         os.set_inheritable(kept, False)
         failure = kept
         _exec(main)

@@ -34,7 +34,7 @@ class Launch:
         memory_mib: Memory that the VM may use.
         disk_bytes: Size of the writable layer.
         max_seconds: The VM is ended this long after its start, whether or not a daemon lives.
-        visible: Further host directories that can be read inside.
+        visible: Further host directories that can be read inside; the driver was selected with them.
         image_layers: Folders that lie over the host's programs, the topmost first.
     """
 

@@ -10,6 +10,10 @@ import ctypes
 import errno
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
 CLONE_NEWUTS = 0x04000000
@@ -68,6 +72,17 @@ def _syscall(name: str, *arguments: object, subject: str | None = None) -> int:
     wide = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
     number = MACHINES[os.uname().machine][name]
     return _call("syscall", ctypes.c_long(number), *wide, subject=subject)
+
+
+def close_all_but(kept: Collection[int]) -> None:
+    """Close every descriptor but these. (os.closerange tries a million numbers where libc has no close_range.)"""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            try:
+                os.close(int(name))
+            except OSError as error:
+                if error.errno != errno.EBADF:  # the one that the listing itself used
+                    raise
 
 
 def unshare(flags: int) -> None:

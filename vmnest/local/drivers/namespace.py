@@ -22,7 +22,7 @@ from . import mounts
 from .init import HOME, READY_DESCRIPTOR
 from .interface import ISOLATION_NAMESPACE, Ended, Launch
 from .interpreter import Interpreter
-from .layers import Skeletons, View
+from .layers import Skeletons, View, contains
 from .machine import CONSOLE_NAME, LAYER_NAME, STAGE_NAME, SUPERVISOR_LOG_NAME, NamespaceMachine, clean_folder
 from .runtime import Runtime
 from .skeleton import AGENT_FOLDER, PROGRAMS_FOLDER
@@ -91,6 +91,9 @@ class NamespaceDriver:
 
     def start(self, launch: Launch, *, on_end: Callable[[Ended], None]) -> NamespaceMachine:
         """See ``interface.Driver``."""
+        unknown = [path for path in launch.visible if not any(contains(top, path) for top in self._cell.view.visible)]
+        if unknown:
+            raise errors.LocalCloudError(f"The driver was not made to show {unknown[0]!r} in sandboxes")
         machine = spawn(self._cell, launch, skeleton=self.skeleton(), on_end=on_end)
         await_words(machine, "ready" if launch.command is None else "started", folder=launch.folder)
         self.watch(machine)

@@ -104,6 +104,17 @@ print(os.stat("/proc/self/mem").st_uid)
     assert run(program).strip() == "0"
 
 
+def test_all_descriptors_but_the_kept_ones_are_closed() -> None:
+    program = """
+for _ in range(50):
+    os.open("/dev/null", os.O_RDONLY)
+kept = os.dup2(1, 700)
+kernel.close_all_but((0, 1, 2, kept))
+print(sorted(int(name) for name in os.listdir("/proc/self/fd")))
+"""
+    assert run(program).strip() in {"[0, 1, 2, 3, 700]"}
+
+
 def test_a_filter_is_installed() -> None:
     program = """
 import errno, socket

@@ -100,6 +100,11 @@ def test_a_folder_that_is_in_use_is_refused_and_left_alone(room: Room) -> None:
         assert call.recv(10) == b"here"
 
 
+def test_a_directory_that_the_driver_was_not_selected_with_is_refused(room: Room) -> None:
+    with pytest.raises(errors.LocalCloudError, match="/var/spool"):
+        room.start("/bin/true", visible=("/usr/share", "/var/spool"))
+
+
 def test_the_environment_is_what_programs_expect() -> None:
     environment = namespace.build_environment({}, interpreter=SYSTEM, ready=True)
     assert environment["PATH"].split(":") == [
