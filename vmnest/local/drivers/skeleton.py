@@ -29,6 +29,7 @@ AGENT_FOLDER = "/.sandbox"
 PROGRAMS_FOLDER = "/.sandbox/bin"
 _MAX_FOLDERS = 200_000
 _HIDDEN = 0o311
+_PROGRAM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin")
 _PLACES = (
     ("dev", 0o755),
     ("home", 0o755),
@@ -128,10 +129,19 @@ def _make_layers(config: dict[str, Any], tops: dict[str, int]) -> None:
             with open(f"layer/etc/{name}", "wb") as writer:
                 writer.write(text.encode())
             os.chmod(f"layer/etc/{name}", 0o644)
+    _name_interpreter(config["interpreter"])
     for folder in config["extra"]:
         os.mkdir(folder, 0o755)
     with open("specials", "wb") as record:
         record.write(b"\0".join(os.fsencode(path) for path in specials))
+
+
+def _name_interpreter(interpreter: str) -> None:
+    """``python`` and ``python3``, where the host has no such name: a login shell's PATH lacks PROGRAMS_FOLDER."""
+    for name in ("python", "python3"):
+        is_there = any(os.path.lexists(f"{folder}/{name}") for folder in _PROGRAM_FOLDERS)
+        if not is_there and os.path.isdir("layer/usr/local/bin"):
+            os.symlink(interpreter, f"layer/usr/local/bin/{name}")
 
 
 def _mirror(top: str, layer: str, *, specials: list[str], budget: int) -> int:

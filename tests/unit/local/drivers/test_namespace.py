@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,24 @@ def test_the_agent_answers_when_start_returns(room: Room) -> None:
     connection.request("GET", "/healthz")
     assert b'"ok"' in connection.getresponse().read()
     connection.close()
+
+
+def test_programs_that_people_use_work(room: Room) -> None:
+    script = """
+set -e
+python -c 'import sys; print(sys.version_info >= (3, 9))'
+cd /work
+git init -q . && git config user.email a@b && git config user.name a && touch f && git add f && git commit -qm x
+tar -czf a.tgz f && tar -xzf a.tgz
+python3 -m venv --without-pip env && env/bin/python -c 'print("venv")'
+printf '#!/bin/sh\necho script\n' > s && chmod +x s && ./s
+id -un; getent hosts localhost | head -1 | wc -l
+"""
+    if room.cell.writable == "bind" or not shutil.which("git"):
+        pytest.skip("needs overlays and git")
+    machine = room.start("/bin/bash", "-lc", script)
+    assert room.over.wait(60)
+    assert room.console(machine).split() == ["True", "venv", "script", "sandbox", "1"], room.console(machine)
 
 
 def test_several_machines_run_side_by_side(room: Room) -> None:
