@@ -253,11 +253,17 @@ class Registry:
                 )
             contents.records[record.name] = record
 
-    def update(self, name: str, **changes: object) -> Record:
-        """Change members of a record and return it as it is now; raises SandboxNotFoundError if there is none."""
+    def update(self, name: str, *, expected: Record | None = None, **changes: object) -> Record:
+        """Change members of a record and return it as it is now.
+
+        Raises:
+            errors.SandboxNotFoundError: the name is not recorded, or stands for another launch than ``expected`` by now.
+        """
         with _Change(self) as contents:
-            record = _require(contents, name).replace(**changes)
-            contents.records[name] = record
+            present = _require(contents, name)
+            if expected is not None and not present.is_same_launch(expected):
+                raise errors.SandboxNotFoundError(f"the name {name!r} stands for another sandbox by now")
+            record = contents.records[name] = present.replace(**changes)
         return record
 
     def remove(self, name: str, *, expected: Record | None = None) -> bool:

@@ -108,6 +108,15 @@ def test_an_update_changes_the_members_named_and_no_others(registry: Registry) -
     assert (changed.client_token, changed.unknown, changed.microvm_id) == ("t", {"later": 1}, "microvm-1")
 
 
+def test_a_name_that_stands_for_another_launch_by_now_is_not_updated(registry: Registry) -> None:
+    old = Record("web", client_token="old")
+    registry.put(Record("web", client_token="new"))
+    with pytest.raises(errors.SandboxNotFoundError, match="another sandbox"):
+        registry.update("web", expected=old, microvm_id="microvm-1")
+    assert registry.require("web").microvm_id is None
+    assert registry.update("web", expected=registry.require("web"), microvm_id="microvm-2").microvm_id == "microvm-2"
+
+
 def test_an_update_of_an_unknown_member_is_a_programming_error(registry: Registry) -> None:
     registry.put(Record("web"))
     with pytest.raises(TypeError):

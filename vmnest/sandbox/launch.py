@@ -98,14 +98,16 @@ def start(record: Record, spec: RunSpec, *, control: Control, registry: Registry
         errors.NameInUseError: the name is recorded already; nothing was started.
     """
     registry.put(record)
+    started = record
     try:
         microvm = control.microvms.run(spec, deadline=deadline)
-        return registry.update(record.name, **completed(microvm))
+        started = record.replace(**completed(microvm))
+        return registry.update(record.name, expected=record, **completed(microvm))
     except BaseException as error:
-        if _was_refused(error):
+        if started is record and _was_refused(error):
             registry.remove(record.name, expected=record)
         else:
-            discard(record, control=control, registry=registry, spec=spec)
+            discard(started, control=control, registry=registry, spec=spec)
         raise
 
 
@@ -160,7 +162,7 @@ def _was_refused(error: BaseException) -> bool:
     if isinstance(error, errors.TransportError):
         return not error.sent
     if isinstance(error, errors.ServiceError):
-        return error.status < 500 or isinstance(error, errors.CapacityError)
+        return 300 <= error.status < 500 or isinstance(error, errors.CapacityError)
     return isinstance(error, (errors.NotFoundError, errors.UsageError, errors.CredentialsError))
 
 

@@ -96,7 +96,7 @@ class Link:
         """Keep something for other processes, if the sandbox is recorded and is still the one that we know."""
         present = self.records.get(self.record.name)
         if present is not None and present.is_same_launch(self.record):
-            self.record = self.records.update(self.record.name, **changes)
+            self.record = self.records.update(self.record.name, expected=self.record, **changes)
         else:
             self.record = self.record.replace(**changes)
 

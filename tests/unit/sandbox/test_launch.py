@@ -209,6 +209,37 @@ def test_an_interrupt_during_the_run_ends_what_it_may_have_started(
     assert records.all() == []
 
 
+def test_an_answer_that_cannot_be_read_is_no_refusal(control: FakeControl, records: registry.Registry) -> None:
+    control.microvms.failures["run"] = [errors.AnswerInvalidError("html", operation="RunMicrovm", status=200)]
+    with pytest.raises(errors.AnswerInvalidError):
+        start(control, records)
+    assert control.microvms.calls == ["run", "run", "terminate"]
+    assert records.all() == []
+
+
+@pytest.mark.parametrize("payload", [None, "hush-hush"])
+@pytest.mark.parametrize(
+    "successor", [None, registry.Record("demo", client_token="other")], ids=["removed", "replaced"]
+)
+def test_a_launch_whose_record_was_removed_meanwhile_leaves_nothing_behind(
+    control: FakeControl, records: registry.Registry, successor: registry.Record | None, payload: str | None
+) -> None:
+    original = control.microvms.run
+
+    def run(spec: RunSpec, **options: Any) -> Any:
+        microvm = original(spec, **options)
+        records.remove("demo")
+        if successor is not None:
+            records.put(successor)
+        return microvm
+
+    control.microvms.run = run  # type: ignore[method-assign]
+    with pytest.raises(errors.SandboxNotFoundError):
+        start(control, records, run_payload=payload)
+    assert control.microvms.calls == ["run", "terminate"]
+    assert records.all() == ([] if successor is None else [successor])
+
+
 def test_when_even_the_cleanup_fails_the_record_stays_and_the_first_error_is_raised(
     control: FakeControl, records: registry.Registry
 ) -> None:
