@@ -257,7 +257,7 @@ class Registry:
         """Change members of a record and return it as it is now.
 
         Raises:
-            errors.SandboxNotFoundError: the name is not recorded, or stands for another launch than ``expected`` by now.
+            errors.SandboxNotFoundError: the name is not recorded, or stands for another launch than ``expected``.
         """
         with _Change(self) as contents:
             present = _require(contents, name)

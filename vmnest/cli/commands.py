@@ -101,7 +101,10 @@ def _exec(options: _ExecOptions) -> dict[str, object]:
 
 
 def _run(options: _RunOptions) -> dict[str, object]:
-    with output.progress("starting a sandbox", options=options) as progress:
+    with (
+        output.warnings_as_remarks(options=options),
+        output.progress("starting a sandbox", options=options) as progress,
+    ):
         return commands.run_command(
             words=options.words,
             image=_one_image(options),

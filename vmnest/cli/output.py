@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from .. import registry
 from . import render, terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .words import Options
 
-__all__ = ["progress", "remark", "remark_unusual_place", "result"]
+__all__ = ["progress", "remark", "remark_unusual_place", "result", "warnings_as_remarks"]
 
 
 def result(data: object, *, options: Options, text: str) -> None:
@@ -33,3 +37,24 @@ def remark_unusual_place(*, options: Options) -> None:
 def progress(text: str, *, options: Options) -> terminal.Progress:
     """Say what takes so long, once it does, if somebody watches."""
     return terminal.Progress(render.to_printable(text), shown=not options.quiet and not options.json)
+
+
+@contextlib.contextmanager
+def warnings_as_remarks(*, options: Options) -> Iterator[None]:
+    """Make remarks of the library's warnings; Python would print them as they are, also beside ``--json``.
+
+    For verbs that load ``logging`` anyway: it is slow.
+    """
+    import logging
+
+    class Remarks(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            remark(record.getMessage(), options=options)
+
+    handler = Remarks(logging.WARNING)
+    logger = logging.getLogger(__package__.rpartition(".")[0])
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

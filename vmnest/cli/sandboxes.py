@@ -63,7 +63,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
 def _create(options: words.Options) -> None:
     assert isinstance(options, CreateOptions)
     (name,) = options.names
-    with output.progress(f"starting {name}", options=options):
+    with output.warnings_as_remarks(options=options), output.progress(f"starting {name}", options=options):
         data = sandboxes.create_sandbox(
             name=name,
             image=options.image,

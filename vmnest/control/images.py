@@ -135,7 +135,7 @@ class Images:
                 return found.image_arn
         raise errors.ImageNotFoundError(
             f"no image named {image!r} in region {self._service.region}",
-            hint="See `vmnest image list`, or give the image's ARN.",
+            hint="Check the name and the region, or give the image's ARN.",
         )
 
     def _call(self, operation: str, params: Mapping[str, object], deadline: Deadline) -> dict[str, object]:
@@ -146,4 +146,4 @@ class Images:
 
 
 def _not_found(error: errors.ResourceNotFoundError) -> errors.ImageNotFoundError:
-    return errors.ImageNotFoundError(error.message, hint="See `vmnest image list`; it may be in another region.")
+    return errors.ImageNotFoundError(error.message, hint="Check its ARN; it may be in another region or account.")

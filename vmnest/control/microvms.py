@@ -166,7 +166,7 @@ class MicroVMs:
             )
         except errors.ResourceNotFoundError as error:
             raise errors.ImageNotFoundError(
-                error.message, hint="See `vmnest image list`; a version must be SUCCESSFUL and ACTIVE to run."
+                error.message, hint="Check its ARN and region; to run, a version of it must be SUCCESSFUL and ACTIVE."
             ) from error
         return MicroVM.from_wire(answer, operation="RunMicrovm")
 

@@ -138,8 +138,8 @@ class Sandbox:
             sandbox._link.control(control)
             sandbox._link.agent().wait_ready(deadline=deadline)
             sandbox._link.state = names.RUNNING
-        except BaseException:
-            launch.discard(record, control=control, registry=records)
+        except BaseException as error:
+            launch.discard(record, because=error, control=control, registry=records)
             raise
         return sandbox
 

@@ -107,7 +107,7 @@ def start(record: Record, spec: RunSpec, *, control: Control, registry: Registry
         if started is record and _was_refused(error):
             registry.remove(record.name, expected=record)
         else:
-            discard(started, control=control, registry=registry, spec=spec)
+            discard(started, because=error, control=control, registry=registry, spec=spec)
         raise
 
 
@@ -122,11 +122,13 @@ def completed(microvm: MicroVM) -> dict[str, object]:
     }
 
 
-def discard(record: Record, *, control: Control, registry: Registry, spec: RunSpec | None = None) -> None:
+def discard(
+    record: Record, *, because: BaseException, control: Control, registry: Registry, spec: RunSpec | None = None
+) -> None:
     """End what a failed launch may have started, and forget its record.
 
-    Meant for the way out of another error, so that its own failures are only logged: the record then stays, and
-    ``vmnest rm`` can try again.
+    Meant for the way out of the error ``because``, which a failure in here must not hide: it is told with that error,
+    or logged if that is none of ours. The record then stays, and ``vmnest rm`` can try again.
     """
     try:
         deadline = Deadline(CLEANUP_SECONDS)
@@ -137,7 +139,12 @@ def discard(record: Record, *, control: Control, registry: Registry, spec: RunSp
         if current is not None and current.client_token == record.client_token:
             registry.remove(record.name, expected=current)
     except errors.VmnestError as error:
-        _logger.warning("sandbox %s was not removed after its launch failed: %s", record.name, error)
+        left = f"What was started may still run ({error}); end it with: vmnest rm {record.name}"
+        if isinstance(because, errors.VmnestError):
+            because.hint = f"{because.hint} {left}" if because.hint else left
+            because.details["left_behind"] = record.name
+        else:
+            _logger.warning("%s", left)
 
 
 def adopt(record: Record, *, control: Control, deadline: Deadline) -> str | None:
@@ -221,7 +228,7 @@ def _check_image_size(wish: Wish, image_arn: str, *, control: Control, deadline:
     if wanted:
         raise errors.UsageError(
             f"version {version} of the image {image_arn} cannot give {' and '.join(wanted)}",
-            hint="Sizes belong to the image: build one with `vmnest image build --memory MIB`.",
+            hint="Sizes belong to the image: start from one that was built with a larger memory.",
         )
 
 

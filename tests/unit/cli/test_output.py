@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 
@@ -29,3 +30,13 @@ def test_a_remark_goes_beside_the_result_unless_it_is_not_wanted(capfd: pytest.C
     output.remark("quiet", options=options(quiet=True))
     output.remark("json", options=options(json=True))
     assert capfd.readouterr() == ("", "vmnest: note \\x1b\n")
+
+
+def test_a_warning_of_the_library_is_a_remark(capfd: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("vmnest.sandbox.launch")
+    with output.warnings_as_remarks(options=options()):
+        logger.warning("left \x1b %s", "demo")
+        logger.info("nobody needs this")
+    with output.warnings_as_remarks(options=options(json=True)):
+        logger.warning("left demo")
+    assert capfd.readouterr() == ("", "vmnest: left \\x1b demo\n")

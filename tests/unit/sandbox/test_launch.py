@@ -87,7 +87,7 @@ def test_on_aws_sizes_are_compared_with_the_image(
     else:
         with pytest.raises(errors.UsageError, match=refused) as caught:
             plan(control, **wish)
-        assert "image build" in (caught.value.hint or "")
+        assert "larger" in (caught.value.hint or "")
 
 
 def test_a_pinned_version_is_the_one_that_is_compared() -> None:
@@ -250,6 +250,26 @@ def test_when_even_the_cleanup_fails_the_record_stays_and_the_first_error_is_rai
     left = records.get("demo")
     assert left is not None
     assert left.client_token == control.microvms.specs[0].client_token
+
+
+def test_the_error_tells_what_its_cleanup_left_behind(control: FakeControl, records: registry.Registry) -> None:
+    control.microvms.failures["run"] = [
+        errors.ReadTimeoutError("no answer", hint="Wait."),
+        errors.ReadTimeoutError("silence"),
+    ]
+    with pytest.raises(errors.ReadTimeoutError) as caught:
+        start(control, records)
+    assert caught.value.details["left_behind"] == "demo"
+    assert caught.value.hint == "Wait. What was started may still run (silence); end it with: vmnest rm demo"
+
+
+def test_an_interrupt_whose_cleanup_fails_warns(
+    control: FakeControl, records: registry.Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    control.microvms.failures["run"] = [KeyboardInterrupt(), errors.ReadTimeoutError("silence")]
+    with pytest.raises(KeyboardInterrupt):
+        start(control, records)
+    assert caplog.messages == ["What was started may still run (silence); end it with: vmnest rm demo"]
 
 
 # -- adoption ----------------------------------------------------------------------------------------------------------
