@@ -54,7 +54,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 def render_members(members: Iterable[tuple[str, object]]) -> str:
     """``name  value`` lines; members without a value are left out."""
-    shown = [(name, to_printable(value)) for name, value in members if value is not None]
+    shown = [(to_printable(name), to_printable(value)) for name, value in members if value is not None]
     widest = max((len(name) for name, _ in shown), default=0)
     return "".join(f"{name.ljust(widest)}  {value}\n" for name, value in shown)
 

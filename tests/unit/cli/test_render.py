@@ -50,6 +50,10 @@ def test_members_without_a_value_are_left_out() -> None:
     assert render_members([]) == ""
 
 
+def test_names_of_members_come_from_elsewhere_too() -> None:
+    assert render_members([("a\x1b[2J\n", "x")]) == "a\\x1b[2J\\n  x\n"
+
+
 def test_json_is_ascii_on_one_line() -> None:
     text = render_json({"a": "日\n\x1b\udcff"})
     assert text.isascii()
