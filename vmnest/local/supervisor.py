@@ -113,6 +113,7 @@ def _isolate_as_root(uid: int) -> None:
         wake, waker = os.pipe()
         outside = os.fork()
         if outside == 0:
+            os.close(waker)  # or it would wait for itself, should we fail
             _map_from_outside(wake, uid)
         kernel.unshare(kernel.CLONE_NEWUSER)
         os.write(waker, b"x")
@@ -128,7 +129,8 @@ def _map_from_outside(wake: int, uid: int) -> None:
     status = 1
     try:
         process = os.getppid()
-        os.read(wake, 1)
+        if not os.read(wake, 1):
+            return
         for name in ("uid_map", "gid_map"):
             _write(f"/proc/{process}/{name}", f"0 0 1\n{uid} {uid} 1\n")
         status = 0

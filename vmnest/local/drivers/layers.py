@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import itertools
 import marshal
 import os
 import subprocess
@@ -33,6 +34,7 @@ _PACKAGE_RECORDS = (
 )
 _BUILD_SECONDS = 120
 _UNFINISHED = ".new"
+_SERIAL = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class Skeletons:
 
     def _spawn(self, key: str) -> None:
         self._building = Build(
-            os.path.join(self._home, key + _UNFINISHED),
+            os.path.join(self._home, f"{key}.{os.getpid()}-{next(_SERIAL)}{_UNFINISHED}"),
             runtime=self._runtime,
             view=self._view,
             uid=self._uid,
@@ -167,9 +169,11 @@ class Skeletons:
         assert self._building is not None
         build, self._building = self._building, None
         build.finish()
-        path = build.target.removesuffix(_UNFINISHED)
-        removal.remove_tree(path)
-        os.rename(build.target, path)
+        path = os.path.join(self._home, os.path.basename(build.target).partition(".")[0])
+        if os.path.isdir(path):  # another driver of this folder was faster
+            removal.remove_tree(build.target)
+        else:
+            os.rename(build.target, path)
         self._current = path
 
     def _sweep(self, *, keep: str) -> None:
@@ -177,6 +181,13 @@ class Skeletons:
             path = os.path.join(self._home, name)
             if name != keep and is_unused(path):
                 removal.remove_tree(path)
+
+
+def _lock(folder: str) -> int:
+    """A descriptor that holds the folder as in use, until it is closed."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
 
 
 def is_unused(skeleton: str) -> bool:
@@ -222,6 +233,7 @@ class Build:
         """
         self.target = target
         agent = _lay_ground(target, uid)
+        self._lock = _lock(target)  # another driver of this folder may be sweeping
         self._compiler: subprocess.Popen[bytes] | None = None
         if walk:
             runtime.install_agent(agent)
@@ -266,6 +278,7 @@ class Build:
             ) from None
         if self._compiler is not None:
             self._compiler.wait(_BUILD_SECONDS)  # how it ended does not matter: byte code is not needed
+        os.close(self._lock)
         if self._worker.returncode != 0:
             removal.remove_tree(self.target)
             last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
@@ -279,6 +292,7 @@ class Build:
                 process.wait()
         if self._worker.stderr is not None:
             self._worker.stderr.close()
+        os.close(self._lock)
         removal.remove_tree(self.target)
 
 

@@ -130,6 +130,14 @@ def test_an_outdated_one_is_removed_unless_it_is_in_use(shelf: Shelf) -> None:
     assert not os.path.isdir(old)
 
 
+def test_two_drivers_of_a_folder_do_not_disturb_each_other(shelf: Shelf) -> None:
+    first, second = shelf.skeletons(), shelf.skeletons()
+    first.begin()
+    second.begin()
+    assert first.ensure() == second.ensure()
+    assert len(shelf.names()) == 1
+
+
 def test_closing_gives_up_a_build(shelf: Shelf) -> None:
     skeletons = shelf.skeletons()
     skeletons.begin()
