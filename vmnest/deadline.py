@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 FIRST_DELAY_SECONDS = 0.05
 LAST_DELAY_SECONDS = 5.0
 GROWTH = 1.6
+# What the system's calls take differs (some end at 2**31 milliseconds); a longer wait is a mistake in any case.
+LONGEST_SECONDS = 1e6
 
 
 class Clock:
@@ -48,7 +50,7 @@ class Deadline:
     """A point in time that all waits of one call share; ``seconds=None`` is never.
 
     Raises:
-        errors.UsageError: ``seconds`` is negative, infinite or not a number.
+        errors.UsageError: ``seconds`` is negative, beyond ``LONGEST_SECONDS`` or not a number.
     """
 
     __slots__ = ("_at", "_clock", "seconds")
@@ -83,8 +85,8 @@ NEVER = Deadline(None)
 
 def check_seconds(value: float, *, name: str = "timeout") -> float:
     """Return ``value`` as a float, or raise UsageError if it is no usable number of seconds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-        raise errors.UsageError(f"{name} must be a number of seconds, 0 or more: {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= LONGEST_SECONDS:
+        raise errors.UsageError(f"{name} must be a number of seconds, 0 to {LONGEST_SECONDS:.0f}: {value!r}")
     return float(value)
 
 

@@ -39,7 +39,7 @@ def build_exec(
     if env is not None:
         request["env"] = _check_env(env)
     if timeout is not None:
-        request["timeout"] = deadline.check_seconds(timeout)
+        request["timeout"] = _check_timeout(timeout)
     return _to_json(request)
 
 
@@ -70,6 +70,12 @@ def check_text(value: object, *, field: str, empty: bool = True) -> str:
     except UnicodeEncodeError:
         raise _bad(field, "holds half of a surrogate pair, which is no Unicode text") from None
     return value
+
+
+def _check_timeout(timeout: float) -> float:
+    if not (seconds := deadline.check_seconds(timeout)):
+        raise errors.UsageError("timeout must be above 0", hint="None is for no timeout.")
+    return seconds
 
 
 def _check_args(args: Sequence[str] | None) -> list[str]:

@@ -23,9 +23,12 @@ def parse_seconds(text: str) -> float:
     from ..deadline import check_seconds
 
     try:
-        return check_seconds(float(text))
+        seconds = check_seconds(float(text))
     except (ValueError, errors.UsageError):
-        raise ValueError(f"must be a number of seconds: {text!r}") from None
+        seconds = 0.0
+    if not seconds:
+        raise ValueError(f"must be a number of seconds, above 0: {text!r}")
+    return seconds
 
 
 def parse_cpus(text: str) -> float:

@@ -8,12 +8,12 @@ from vmnest import errors
 from vmnest.cli.values import parse_cpus, parse_memory, parse_seconds, resolve_variables
 
 
-@pytest.mark.parametrize(("text", "value"), [("60", 60.0), ("0.5", 0.5), ("0", 0.0), ("1e2", 100.0)])
+@pytest.mark.parametrize(("text", "value"), [("60", 60.0), ("0.5", 0.5), ("1e2", 100.0)])
 def test_seconds(text: str, value: float) -> None:
     assert parse_seconds(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "nan", "inf", "-inf", "1s", "1,5"])
+@pytest.mark.parametrize("text", ["", "x", "0", "-1", "1e10", "nan", "inf", "-inf", "1s", "1,5"])
 def test_what_is_no_number_of_seconds(text: str) -> None:
     with pytest.raises(ValueError, match="seconds"):
         parse_seconds(text)
