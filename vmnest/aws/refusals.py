@@ -63,9 +63,9 @@ _HINTS: dict[type[errors.ServiceError], str] = {
 
 
 class Refusal:
-    """An error answer, read but not yet judged."""
+    """An error answer, read but not yet judged. ``is_page``: its body is none of the service's."""
 
-    __slots__ = ("error_type", "message", "operation", "region", "request_id", "retry_after", "status")
+    __slots__ = ("error_type", "is_page", "message", "operation", "region", "request_id", "retry_after", "status")
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class Refusal:
         message: str | None,
         request_id: str | None = None,
         retry_after: float | None = None,
+        is_page: bool = False,
     ) -> None:
         self.operation = operation
         self.region = region
@@ -85,6 +86,7 @@ class Refusal:
         self.message = message
         self.request_id = request_id
         self.retry_after = retry_after
+        self.is_page = is_page
 
 
 def is_about_the_clock(refusal: Refusal) -> bool:
@@ -134,6 +136,8 @@ def _build(
 def _kind(refusal: Refusal) -> type[errors.ServiceError]:
     if refusal.error_type in _BY_TYPE:
         return _BY_TYPE[refusal.error_type]
+    if refusal.status == 404 and refusal.is_page and refusal.error_type is None:
+        return errors.ServiceError  # a gateway does not know the path: this says nothing about what was asked for
     if refusal.status in _BY_STATUS:
         return _BY_STATUS[refusal.status]
     if refusal.error_type is not None and re.search(r"throttl", refusal.error_type, re.IGNORECASE):

@@ -156,13 +156,21 @@ class Service:
     def _refusal(self, call: _Call, status: int, headers: Headers, body: bytes) -> refusals.Refusal:
         answer = shapes.parse_error(headers, status, body)
         error_type, message = answer.error_type, answer.message
-        if not _is_object(body):
+        is_page = not _is_object(body)
+        if is_page:
             page_type, page_text = refusals.parse_page(body)
             error_type, message = error_type or page_type, message or page_text
-        return self._make_refusal(call, status, headers, error_type=error_type, message=message)
+        return self._make_refusal(call, status, headers, error_type=error_type, message=message, is_page=is_page)
 
     def _make_refusal(
-        self, call: _Call, status: int, headers: Headers, *, error_type: str | None = None, message: str | None = None
+        self,
+        call: _Call,
+        status: int,
+        headers: Headers,
+        *,
+        error_type: str | None = None,
+        message: str | None = None,
+        is_page: bool = False,
     ) -> refusals.Refusal:
         date = refusals.parse_date(headers.get("date"))
         return refusals.Refusal(
@@ -173,6 +181,7 @@ class Service:
             message=message,
             request_id=headers.get(names.REQUEST_ID_HEADER),
             retry_after=refusals.parse_retry_after(headers.get("retry-after"), date=date),
+            is_page=is_page,
         )
 
 
