@@ -11,6 +11,7 @@ waits as long as the command runs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -167,14 +168,12 @@ class AgentClient:
             body=arguments.build_exec(command, args, cwd=cwd, env=env, timeout=timeout),
             deadline=deadline,
             patience=None if timeout is None else timeout + self._grace,
+            command=command,
         )
         outputs = streams.Collector(output_limit), streams.Collector(output_limit)
         sinks = {"stdout": on_stdout or outputs[0], "stderr": on_stderr or outputs[1]}
-        try:
-            with self._send(request) as response:
-                members = streams.read_answer(request.pieces(response), sinks=sinks)
-        except (errors.ConnectionLostError, errors.ReadTimeoutError) as error:
-            raise _outcome_unknown(command, error) from error
+        with self._send(request) as response, _lost_answers(request):
+            members = streams.read_answer(request.pieces(response), sinks=sinks)
         return _to_result(command, members, status=response.status, outputs=outputs, timeout=timeout)
 
     def read_file(self, path: str, *, limit: int | None = None, deadline: Deadline = NEVER) -> bytes:
@@ -258,14 +257,15 @@ class AgentClient:
         if request.body is not None:
             headers.append(("Content-Type", "application/json"))
         request.bound = _AnswerDeadline(request.patience, outer=request.deadline, clock=self._clock)
-        response = self._transport.send(
-            request.method,
-            self.endpoint.rstrip("/") + request.path,
-            headers=headers,
-            body=request.body,
-            deadline=request.bound,
-            retry_stale=request.is_repeatable,
-        )
+        with _lost_answers(request):
+            response = self._transport.send(
+                request.method,
+                self.endpoint.rstrip("/") + request.path,
+                headers=headers,
+                body=request.body,
+                deadline=request.bound,
+                retry_stale=request.is_repeatable,
+            )
         if response.status == 200 or request.is_timeout(response):
             return response
         with response:
@@ -302,7 +302,10 @@ class _AnswerDeadline(Deadline):
 
 
 class _Request:
-    """One request, which may be sent several times. ``bound`` belongs to the attempt that is under way."""
+    """One request, which may be sent several times; one that runs a ``command`` only if it was not executed.
+
+    ``bound`` belongs to the attempt that is under way.
+    """
 
     def __init__(
         self,
@@ -313,6 +316,7 @@ class _Request:
         deadline: Deadline,
         body: bytes | None = None,
         patience: float | None = SILENCE_SECONDS,
+        command: str | None = None,
     ) -> None:
         self.method = method
         self.path = path
@@ -320,16 +324,17 @@ class _Request:
         self.body = body
         self.deadline = deadline
         self.patience = patience
+        self.command = command
         self.bound: _AnswerDeadline | None = None
 
     @property
     def is_repeatable(self) -> bool:
         """Sent twice, it does what it does when sent once."""
-        return self.asked != refusals.EXEC
+        return self.command is None
 
     def is_timeout(self, response: Response) -> bool:
         """The agent ended the command at its timeout, and answers with what it left."""
-        if self.asked != refusals.EXEC or response.status != _TIMED_OUT_STATUS:
+        if self.command is None or response.status != _TIMED_OUT_STATUS:
             return False
         return refusals.is_agent_answer(response.headers)
 
@@ -394,9 +399,19 @@ def _to_result(
     return result
 
 
-def _outcome_unknown(command: str, error: errors.TransportError) -> errors.AgentUnreachableError:
-    return errors.AgentUnreachableError(
-        f"no answer about {command[:200]!r}: {error}",
-        hint="The command may have run, and may still be running.",
-        details={"outcome": "unknown"},
-    )
+@contextlib.contextmanager
+def _lost_answers(request: _Request) -> Iterator[None]:
+    """The agent's answer comes in this block: when it does not, say of a command that its outcome is unknown.
+
+    What else is asked for it, tokens and the MicroVM's state, stays out: then the command was not even sent.
+    """
+    try:
+        yield
+    except (errors.ConnectionLostError, errors.ReadTimeoutError) as error:
+        if request.command is None:
+            raise
+        raise errors.AgentUnreachableError(
+            f"no answer about {request.command[:200]!r}: {error}",
+            hint="The command may have run, and may still be running.",
+            details={"outcome": "unknown"},
+        ) from error

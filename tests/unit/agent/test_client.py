@@ -220,6 +220,17 @@ def test_an_answer_that_breaks_off_or_stops_leaves_the_outcome_unknown(transport
     assert len(server.requests) == 3
 
 
+def test_a_token_that_cannot_be_had_is_no_doubt_about_the_command(transport: Transport) -> None:
+    def mint(refused: HeaderPairs | None) -> HeaderPairs:
+        raise errors.ConnectionLostError("the control plane hung up")
+
+    with ScriptedServer() as server:
+        client = AgentClient(server.url, headers=mint, transport=transport, port=8080)
+        with pytest.raises(errors.ConnectionLostError, match="the control plane hung up"):
+            client.exec("x")
+    assert server.requests == []
+
+
 def test_without_a_timeout_only_the_callers_deadline_ends_the_wait(transport: Transport) -> None:
     with ScriptedServer(SILENT) as server:
         client = AgentClient(server.url, headers=Tokens(), transport=transport, port=8080, grace=0)
