@@ -49,11 +49,11 @@ class VmnestError(Exception):
         wire: dict[str, object] = {
             "code": self.code,
             "message": self.message,
-            "hint": self.hint,
+            "hint": None if self.hint is None else redact(self.hint),
             "retryable": self.retryable,
         }
         if self.details:
-            wire["details"] = self.details
+            wire["details"] = redact_all(self.details)
         return wire
 
 
@@ -524,3 +524,14 @@ _JWE = re.compile(r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*\.[A-Za-z0-9_.-]+")
 def redact(text: str) -> str:
     """Replace what looks like a credential, a signature or a token by ``[redacted]``."""
     return _JWE.sub("[redacted]", _SECRET.sub(r"\1[redacted]", text))
+
+
+def redact_all(value: object) -> object:
+    """``redact`` every text in a JSON value."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {name: redact_all(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [redact_all(item) for item in value]
+    return value

@@ -88,3 +88,16 @@ def test_secrets_do_not_travel_in_messages(text: str) -> None:
 def test_other_text_is_left_alone() -> None:
     text = "GetMicrovm of microvm-1 in us-east-1: 404 (request 12)"
     assert errors.redact(text) == text
+
+
+def test_what_machines_read_is_redacted_too() -> None:
+    token = "eyJhbGciOiJkaXIi.c2VjcmV0.c2VjcmV0c2VjcmV0"
+    error = errors.VmnestError("x", hint=f"token {token}", details={"code": [token, {"a": token}], "status": 403})
+    error.details["later"] = f"authorization: {token}"
+    wire = error.to_wire()
+    assert token not in repr(wire)
+    assert wire["details"] == {
+        "code": ["[redacted]", {"a": "[redacted]"}],
+        "status": 403,
+        "later": "authorization: [redacted]",
+    }
