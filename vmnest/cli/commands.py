@@ -10,7 +10,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import verbs
 
-__all__ = ["build_parser", "run"]
+__all__ = ["build_parser", "finish", "run"]
+
+LARGEST_STATUS = 255  # a larger one, of which the system takes the last 8 bits, could come out as 0
 
 
 class _ExecOptions(words.Options):
@@ -77,12 +79,19 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     data = _run(options) if isinstance(options, _RunOptions) else _exec(options)
     if options.json:
         output.result(data, options=options, text="")
+    return finish(data, options=options)
+
+
+def finish(data: dict[str, object], *, options: _ExecOptions) -> int:
+    """The exit status for what a command left, and a remark if it was ended at its timeout."""
     if data["timed_out"]:
-        output.remark(f"the command was ended after {options.timeout:g} s", options=options)
+        # Another agent than ours may have a timeout of its own.
+        after = "at a timeout of the agent" if options.timeout is None else f"after {options.timeout:g} s"
+        output.remark(f"the command was ended {after}", options=options)
         return errors.EXIT_TIMED_OUT
     status = data["exit_code"]
     assert isinstance(status, int)
-    return status & 0xFF
+    return min(status, LARGEST_STATUS)
 
 
 def _exec(options: _ExecOptions) -> dict[str, object]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cloud import LocalCloud
+from vmnest.cli import commands
 from vmnest.cli.main import main
 
 
@@ -44,3 +45,15 @@ def test_what_fails_before_the_command_is_status_125(
     captured = capfd.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("vmnest: no ")
+
+
+@pytest.mark.parametrize(("status", "ours"), [(0, 0), (9, 9), (255, 255), (256, 255), (2**31, 255)])
+def test_a_status_beyond_a_byte_never_becomes_success(status: int, ours: int) -> None:
+    options = commands._ExecOptions(timeout=None, quiet=False, json=False)
+    assert commands.finish({"exit_code": status, "timed_out": False}, options=options) == ours
+
+
+def test_an_agent_may_have_a_timeout_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+    options = commands._ExecOptions(timeout=None, quiet=False, json=False)
+    assert commands.finish({"exit_code": 143, "timed_out": True}, options=options) == 124
+    assert capfd.readouterr().err == "vmnest: the command was ended at a timeout of the agent\n"
