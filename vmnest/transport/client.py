@@ -162,10 +162,12 @@ class Transport:
         )
 
     def _own_pool(self) -> _Pool:
-        # A child of fork shares its parent's sockets, and its lock may be held by a thread that is not there: both are
-        # left alone. Two threads of the child may each make a pool here; one is lost, which costs a connection.
+        # A child of fork shares its parent's sockets, and its lock may be held by a thread that is not there: it uses
+        # neither. Two threads of the child may each make a pool here; one is lost, which costs a connection.
         if self._pool.pid != os.getpid():
-            self._pool = _Pool(self._clock)
+            inherited, self._pool = self._pool, _Pool(self._clock)
+            for connection in [each for stack in inherited.idle.values() for each in stack]:
+                connection.let_go()
         return self._pool
 
     def _trust(self, environ: Mapping[str, str]) -> ssl.SSLContext:

@@ -121,6 +121,10 @@ class Connection:
         self.interrupt()
         self._raw.close()
 
+    def let_go(self) -> None:
+        """Close a forked child's share of a connection, of which its parent hears nothing."""
+        self._raw.close()
+
     def interrupt(self) -> None:
         """End the conversation from another thread: the one that reads wakes up, and closes."""
         # TLS within TLS is urllib3's own kind of socket, which cannot shut down; the one that it wraps can.
