@@ -96,9 +96,9 @@ def _endpoint_error(status: int, headers: Headers, text: str, *, port: int) -> e
             f"the endpoint takes no more requests for now (429){said}", details=details
         )
     if status in (502, 503):
-        reason = f" ({proxy_error})" if proxy_error else ""
+        reason = f" ({_printable(proxy_error)})" if proxy_error else ""
         return errors.EndpointUnavailableError(
-            f"the endpoint cannot reach port {port} in the sandbox{_printable(reason)}{said}",
+            f"the endpoint cannot reach port {port} in the sandbox{reason}{said}",
             hint=f"Is the sandbox running, and does its agent listen on port {port}?",
             details=details,
         )

@@ -52,6 +52,7 @@ def test_each_refusal_of_the_data_plane_has_its_class(
     assert error.details["status"] == status
     assert error.details.get("proxy_error") == proxy_error
     assert "<" not in error.message
+    assert status != 502 or not proxy_error or f"in the sandbox ({proxy_error})" in error.message
 
 
 def test_an_answer_marked_by_the_data_plane_is_never_parsed_even_if_it_is_json() -> None:
