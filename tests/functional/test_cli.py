@@ -248,3 +248,9 @@ def test_other_pythons_take_the_same_lines(version: str, tmp_path: Path) -> None
     )
     done = subprocess.run([python, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("same\n", "")
+
+
+def test_a_signal_that_comes_when_all_is_done_changes_nothing(cli: Cli) -> None:
+    late = "import atexit, os, signal; atexit.register(lambda: os.kill(os.getpid(), signal.SIGTERM))"
+    done = cli("version", program=(sys.executable, "-c", f"{late}; from vmnest.cli.main import console; console()"))
+    assert (done.status, done.text, done.remarks) == (0, f"vmnest {__version__}\n", "")

@@ -9,7 +9,7 @@ from . import failure, terminal, values, verbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import FrameType
     from typing import NoReturn, Protocol
 
@@ -33,8 +33,11 @@ _BEFORE_VERB = ("--local", "--json", "-q", "--quiet", "--debug", "-h", "--help",
 def console() -> NoReturn:
     """The program: ``main`` with the process's own arguments, streams and signals."""
     terminal.open_missing()
-    _raise_on_signals()
-    sys.exit(main([values.to_utf8(word) for word in sys.argv[1:]]))
+    become_deaf = _raise_on_signals()
+    status = main([values.to_utf8(word) for word in sys.argv[1:]])
+    # All is done and told: while the interpreter ends, no signal may make a failure of it.
+    become_deaf()
+    sys.exit(status)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,8 +50,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return failure.report(error, json=line.json, debug=line.debug, is_exec=is_exec)
 
 
-def _raise_on_signals() -> None:
+def _raise_on_signals() -> Callable[[], None]:
     """Turn the first SIGINT, SIGTERM or SIGHUP into an exception, so that what was begun is cleaned up; then be deaf.
+
+    Returns what makes deaf without a signal.
 
     Cleaning up has its own deadline; a second signal in the middle of it would leave a sandbox behind. Signals that
     whoever started us ignores stay ignored.
@@ -58,13 +63,17 @@ def _raise_on_signals() -> None:
     watched = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     handled = [number for number in watched if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)]
 
-    def receive(number: int, frame: FrameType | None) -> None:
+    def become_deaf() -> None:
         for each in handled:
             signal.signal(each, signal.SIG_IGN)
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        become_deaf()
         raise KeyboardInterrupt if number == signal.SIGINT else failure.Ended(number)
 
     for number in handled:
         signal.signal(number, receive)
+    return become_deaf
 
 
 class _Line:
