@@ -352,7 +352,8 @@ class Sandbox:
         """
         deadline = Deadline(timeout)
         microvms = self._link.control().microvms
-        microvms.suspend(self.microvm_id, deadline=deadline)
+        with self._link.telling_the_end():
+            microvms.suspend(self.microvm_id, deadline=deadline)
         self._link.see(waiting.wait_until(microvms, self.microvm_id, states=(names.SUSPENDED,), deadline=deadline))
         self._link.note(state_hint=names.SUSPENDED)
 
@@ -364,7 +365,8 @@ class Sandbox:
             errors.WaitTimeoutError: its agent does not answer in time.
         """
         deadline = Deadline(timeout)
-        self._link.control().microvms.resume(self.microvm_id, deadline=deadline)
+        with self._link.telling_the_end():
+            self._link.control().microvms.resume(self.microvm_id, deadline=deadline)
         self._link.agent().wait_ready(deadline=deadline)
         self._link.state = names.RUNNING
         self._link.note(state_hint=names.RUNNING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from .. import errors, registry, settings
@@ -10,7 +11,7 @@ from ..deadline import Deadline
 from ..wire import names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..agent.client import AgentClient
     from ..agent.tokens import HeaderPairs
@@ -86,6 +87,20 @@ class Link:
         self.see(microvm)
         return microvm
 
+    @contextlib.contextmanager
+    def telling_the_end(self) -> Iterator[None]:
+        """A call that the service refuses because the MicroVM has ended is a MicroVMEndedError.
+
+        What the service says is about the call; what the user needs to know is that the MicroVM has ended.
+        """
+        try:
+            yield
+        except (errors.ValidationError, errors.ConflictError) as error:
+            microvm = self.look()
+            if microvm.ended:
+                raise waiting.ended(microvm) from error
+            raise
+
     def see(self, microvm: MicroVM) -> None:
         """Take over what an answer of the service says."""
         self.state = microvm.state
@@ -122,14 +137,8 @@ class Link:
         )
 
     def _mint(self, ports: Sequence[int]) -> Token:
-        try:
+        with self.telling_the_end():
             return self.control().mint_token(self.microvm_id, ports, deadline=Deadline(CALL_SECONDS))
-        except (errors.ValidationError, errors.ConflictError) as error:
-            # What the service says is about the call; what the user needs to know is that the MicroVM has ended.
-            microvm = self.look()
-            if microvm.ended:
-                raise waiting.ended(microvm) from error
-            raise
 
     def _recover(self, error: errors.VmnestError) -> str:
         """A request did not reach the agent: see what became of the MicroVM, wake it up, tell where it is now."""

@@ -267,6 +267,16 @@ def test_suspended_and_resumed_it_goes_on(sandbox: Sandbox, control: FakeControl
     assert control.microvms.calls == ["run", "suspend", "get", "resume"]
 
 
+@pytest.mark.parametrize("verb", ["suspend", "resume"])
+def test_a_state_that_cannot_be_had_since_it_has_ended_says_so(
+    sandbox: Sandbox, control: FakeControl, verb: str
+) -> None:
+    control.microvms.change(sandbox.microvm_id, state="TERMINATED")
+    control.microvms.failures[verb] = [errors.ValidationError("its state", operation="X", status=400)]
+    with pytest.raises(errors.MicroVMEndedError):
+        getattr(sandbox, verb)()
+
+
 def test_what_is_known_to_be_suspended_is_resumed_on_use_by_any_process(
     sandbox: Sandbox, control: FakeControl, records: registry.Registry
 ) -> None:
