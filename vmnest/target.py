@@ -91,6 +91,8 @@ class Target:
             errors.UsageError: there is none, or it belongs to the other target.
         """
         if given:
+            if not isinstance(given, str):
+                raise errors.UsageError(f"an image is named by its ARN or name: {given!r}")
             return self._checked_image(given)
         configured = settings.text("image_arn", environ=self.environ)
         if self.is_local:

@@ -93,6 +93,11 @@ def test_here_the_built_in_image_is_the_default_whatever_is_configured_for_aws()
     assert local().image(LOCAL_ARN) == LOCAL_ARN
 
 
+def test_what_is_no_text_names_no_image() -> None:
+    with pytest.raises(errors.UsageError, match="ARN or name"):
+        local().image(5)  # type: ignore[arg-type]
+
+
 def test_an_image_of_the_other_target_is_refused() -> None:
     with pytest.raises(errors.UsageError, match="not an image of the target in use, AWS"):
         aws().image(LOCAL_ARN)

@@ -60,7 +60,7 @@ def plan(wish: Wish, *, place: Target, control: Control, deadline: Deadline) -> 
         errors.ImageNotFoundError: no such image.
     """
     link.check_port(wish.agent_port, environ=place.environ)
-    _check_labels(wish.labels)
+    _check_kinds(wish)
     _check_sizes(wish)
     image_arn = control.images.resolve(wish.image, deadline=deadline)
     if not place.is_local:
@@ -194,8 +194,16 @@ def _from_file(record: Record) -> RunSpec | None:
         raise errors.StateFileError(f"the record of {record.name} has a launch that cannot be understood") from error
 
 
-def _check_labels(labels: Mapping[str, str]) -> None:
-    for name, value in labels.items():
+def _check_kinds(wish: Wish) -> None:
+    """Refuse what Python would let through, and take apart by its letters."""
+    for name, connectors in (("ingress", wish.ingress), ("egress", wish.egress)):
+        if isinstance(connectors, (str, bytes)) or not all(isinstance(arn, str) for arn in connectors):
+            raise errors.UsageError(f"{name}_network_connectors must be a list of ARNs: {connectors!r}")
+    if not isinstance(wish.idle_policy, (IdlePolicy, type(None))):
+        raise errors.UsageError(f"idle_policy must be an IdlePolicy: {wish.idle_policy!r}")
+    if not isinstance(wish.labels, Mapping):
+        raise errors.UsageError(f"labels must map names to texts: {wish.labels!r}")
+    for name, value in wish.labels.items():
         if not (isinstance(name, str) and isinstance(value, str)):
             raise errors.UsageError(f"labels are texts with names that are texts: {name!r}={value!r}")
 

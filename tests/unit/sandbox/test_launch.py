@@ -114,12 +114,12 @@ def test_sizes_that_mean_nothing_are_refused(control: FakeControl, wish: dict[st
 
 @pytest.mark.parametrize(
     "wish",
-    [{"labels": {"a": 1}}, {"labels": {1: "a"}}, {"agent_port": 0}, {"agent_port": 70_000}, {"agent_port": 9000}],
+    [{"labels": {"a": 1}}, {"labels": {1: "a"}}, {"labels": ["a"]}, {"idle_policy": 900},
+     {"ingress": "arn:one"}, {"egress": "arn:one"}, {"egress": [None]},
+     {"agent_port": 0}, {"agent_port": 70_000}, {"agent_port": 9000}],
     ids=str,
-)
-def test_labels_and_ports_that_cannot_be_are_refused_before_anything_starts(
-    control: FakeControl, wish: dict[str, Any]
-) -> None:
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused_before_anything_starts(control: FakeControl, wish: dict[str, Any]) -> None:
     with pytest.raises(errors.UsageError):
         plan(control, **wish)
     assert control.microvms.calls == []
