@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from ... import errors
 from . import removal
 from .interpreter import Interpreter
+from .rubbish import Rubbish
 from .runtime import Runtime, compile_agent
 from .skeleton import AGENT_FOLDER
 
@@ -106,6 +107,7 @@ class Skeletons:
     """The current skeleton of a driver. Thread-safe."""
 
     def __init__(self, folder: str, *, runtime: Runtime, view: View, uid: int | None, interpreter: Interpreter) -> None:
+        self._rubbish = Rubbish(folder, runtime=runtime)
         self._home = os.path.join(folder, "skeleton")
         self._runtime = runtime
         self._view = view
@@ -142,9 +144,10 @@ class Skeletons:
     def close(self) -> None:
         """Give up a build that is under way."""
         with self._lock:
-            if self._building is not None:
-                self._building.abandon()
-                self._building = None
+            build, self._building = self._building, None
+            if build is not None:
+                build.abandon()
+                self._rubbish.throw(build.target)
 
     def _key(self) -> str:
         parts = [self._runtime.digest, repr(self._view), repr(self._uid), repr(self._interpreter)]
@@ -168,19 +171,21 @@ class Skeletons:
         """Wait for the build under way and make its result the current one."""
         assert self._building is not None
         build, self._building = self._building, None
-        build.finish()
+        try:
+            build.finish()
+        except errors.LocalCloudError:
+            self._rubbish.throw(build.target)
+            raise
         path = os.path.join(self._home, os.path.basename(build.target).partition(".")[0])
         if os.path.isdir(path):  # another driver of this folder was faster
-            removal.remove_tree(build.target)
+            self._rubbish.throw(build.target)
         else:
             os.rename(build.target, path)
         self._current = path
 
     def _sweep(self, *, keep: str) -> None:
-        for name in os.listdir(self._home):
-            path = os.path.join(self._home, name)
-            if name != keep and is_unused(path):
-                removal.remove_tree(path)
+        paths = [os.path.join(self._home, name) for name in os.listdir(self._home) if name != keep]
+        self._rubbish.throw(*(path for path in paths if is_unused(path)))
 
 
 def _lock(folder: str) -> int:
@@ -191,7 +196,7 @@ def _lock(folder: str) -> int:
 
 
 def is_unused(skeleton: str) -> bool:
-    """Whether no supervisor holds the skeleton."""
+    """Whether no supervisor, and no worker that makes it, holds the skeleton."""
     descriptor = os.open(skeleton, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -233,7 +238,8 @@ class Build:
         """
         self.target = target
         agent = _lay_ground(target, uid)
-        self._lock = _lock(target)  # another driver of this folder may be sweeping
+        # Another driver of this folder may be sweeping. The worker holds it too: it may outlive a killed daemon.
+        self._lock = _lock(target)
         self._compiler: subprocess.Popen[bytes] | None = None
         if walk:
             runtime.install_agent(agent)
@@ -247,10 +253,11 @@ class Build:
             "interpreter": interpreter.path,
             "prefix": interpreter.prefix,
             "extra": tuple(extra),
+            "parent": os.getpid(),
         }
         self._worker = subprocess.Popen(
             runtime.command("drivers.skeleton"), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, cwd="/", env={},
+            stderr=subprocess.PIPE, cwd="/", env={}, pass_fds=(self._lock,),
         )  # fmt: skip
         assert self._worker.stdin is not None
         with self._worker.stdin as stdin:
@@ -263,7 +270,7 @@ class Build:
         return self._worker.poll() is not None and (self._compiler is None or self._compiler.poll() is not None)
 
     def finish(self) -> None:
-        """Wait for the result.
+        """Wait for the result. What a failure leaves is the caller's to remove.
 
         Raises:
             errors.LocalCloudError: it failed, or took too long.
@@ -280,12 +287,11 @@ class Build:
             self._compiler.wait(_BUILD_SECONDS)  # how it ended does not matter: byte code is not needed
         os.close(self._lock)
         if self._worker.returncode != 0:
-            removal.remove_tree(self.target)
             last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
             raise errors.LocalCloudError(f"The skeleton layer of the sandboxes could not be made: {last}")
 
     def abandon(self) -> None:
-        """Give up, and remove what is there."""
+        """Give up; what is there is the caller's to remove."""
         for process in (self._worker, self._compiler):
             if process is not None:
                 process.kill()
@@ -293,7 +299,6 @@ class Build:
         if self._worker.stderr is not None:
             self._worker.stderr.close()
         os.close(self._lock)
-        removal.remove_tree(self.target)
 
 
 def _lay_ground(target: str, uid: int | None) -> str:

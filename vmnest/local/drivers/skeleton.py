@@ -78,6 +78,10 @@ def main() -> None:
     _make_layers(config, tops)
 
 
+class OrphanedError(Exception):
+    """The daemon that wants the skeleton is gone."""
+
+
 def _open_folder(path: str) -> int:
     try:
         return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -121,7 +125,7 @@ def _make_layers(config: dict[str, Any], tops: dict[str, int]) -> None:
         if path in tops:
             here = f"/proc/self/fd/{tops[path]}"
             found: list[str] = []
-            budget -= _mirror(here, layer, specials=found, budget=budget)
+            budget -= _mirror(here, layer, specials=found, budget=budget, parent=config["parent"])
             specials += [path + special.removeprefix(here) for special in found]
     for name, text in _ETC.items():
         if os.path.isdir("layer/etc"):
@@ -144,13 +148,15 @@ def _name_interpreter(interpreter: str) -> None:
             os.symlink(interpreter, f"layer/usr/local/bin/{name}")
 
 
-def _mirror(top: str, layer: str, *, specials: list[str], budget: int) -> int:
+def _mirror(top: str, layer: str, *, specials: list[str], budget: int, parent: int) -> int:
     """Make ``top``'s directories in ``layer``; returns how many. Other file systems below it are left alone."""
     device = os.stat(top).st_dev
     made = 0
     pending = [(top, layer)]
     while pending:
         source, target = pending.pop()
+        if os.getppid() != parent:
+            raise OrphanedError
         for entry, status in _list_folder(source):
             if stat.S_ISDIR(status.st_mode):
                 if made < budget and status.st_dev == device and os.access(entry.path, os.R_OK | os.X_OK):

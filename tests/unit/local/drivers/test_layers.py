@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +144,21 @@ def test_closing_gives_up_a_build(shelf: Shelf) -> None:
     skeletons.begin()
     skeletons.close()
     assert shelf.names() == []
+
+
+def test_a_start_does_not_touch_what_the_worker_of_a_killed_daemon_still_makes(shelf: Shelf) -> None:
+    killed = shelf.skeletons()
+    killed.begin()
+    build = killed._building
+    assert build is not None
+    os.kill(build._worker.pid, signal.SIGSTOP)
+    os.close(build._lock)  # as the kernel does for the daemon
+    held = not layers.is_unused(build.target)
+    os.kill(build._worker.pid, signal.SIGCONT)
+    build._worker.wait()
+    build._lock = os.open(os.devnull, os.O_RDONLY)
+    killed.close()
+    assert held
 
 
 def test_a_build_that_fails_says_why_and_leaves_nothing(shelf: Shelf) -> None:

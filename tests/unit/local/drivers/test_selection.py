@@ -18,7 +18,7 @@ def test_the_namespace_driver_is_chosen_and_works(tmp_path: Path) -> None:
         assert driver.name == "namespace"
     finally:
         driver.close()
-    assert sorted(set(os.listdir(tmp_path)) - {"sandbox-uid"}) == ["runtime", "skeleton"]
+    assert sorted(set(os.listdir(tmp_path)) - {"sandbox-uid"}) == ["rubbish", "runtime", "skeleton"]
 
 
 @pytest.mark.parametrize("minimum", ["kernel", "vm"])

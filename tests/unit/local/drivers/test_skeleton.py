@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vmnest.local.drivers import layers, mounts, namespace
+from vmnest.local.drivers import layers, mounts, namespace, skeleton
 from vmnest.local.drivers.interpreter import Interpreter
 
 
@@ -103,3 +103,8 @@ def test_the_way_to_a_hidden_prefix_can_be_walked_and_not_listed(cell: namespace
 def test_a_directory_that_does_not_exist_is_no_trouble(cell: namespace.Cell, tmp_path: Path) -> None:
     build(cell, tmp_path / "skeleton", tmp_path / "gone")
     assert (tmp_path / "skeleton" / "specials").read_bytes() == b""
+
+
+def test_the_worker_ends_with_the_daemon_that_wants_the_skeleton(tmp_path: Path) -> None:
+    with pytest.raises(skeleton.OrphanedError):
+        skeleton._mirror(str(tmp_path), str(tmp_path), specials=[], budget=1, parent=os.getpid())
