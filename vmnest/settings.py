@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TARGET_AWS = "aws"
 TARGET_LOCAL = "local"
+ISOLATIONS = ("namespace", "kernel", "vm")  # of local sandboxes, the weakest first
 
 
 def environment() -> Mapping[str, str]:
@@ -147,7 +148,7 @@ _ROWS = (
     Setting("local_dir", "AGENT_SANDBOX_LOCAL_DIR", None, parse_path,
             "Folder of the local cloud", shown_default="~/.agent_sandbox/local"),
     Setting("local_isolation", "AGENT_SANDBOX_LOCAL_ISOLATION", "namespace",
-            parse_choice("namespace", "kernel", "vm"), "Weakest isolation that a local sandbox may have"),
+            parse_choice(*ISOLATIONS), "Weakest isolation that a local sandbox may have"),
     Setting("local_visible", "AGENT_SANDBOX_LOCAL_VISIBLE", (), parse_paths,
             "Further host directories that local sandboxes can read", shown_default="none"),
     Setting("local_disk", "AGENT_SANDBOX_LOCAL_DISK", 8 * 2**30, parse_size,

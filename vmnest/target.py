@@ -76,6 +76,28 @@ class Target:
             )
         return control.Control(caller)
 
+    def check_isolation(self, *, deadline: Deadline) -> None:
+        """See that the local cloud isolates as well as ``AGENT_SANDBOX_LOCAL_ISOLATION`` demands.
+
+        A daemon that we start sees to that itself; one that runs may have been started with a lesser demand.
+
+        Raises:
+            errors.IsolationUnavailableError: it does not.
+        """
+        minimum = settings.text("local_isolation", environ=self.environ)
+        if not self.is_local or minimum == settings.ISOLATIONS[0]:
+            return
+        running = daemon.ensure(self.environ, deadline=deadline)
+        told = daemon.ask(
+            running, method="GET", path=rendezvous.STATUS_PATH, environ=self.environ, deadline=deadline
+        ).get("isolation")
+        stronger = settings.ISOLATIONS[settings.ISOLATIONS.index(minimum or "") :]
+        if told not in stronger:
+            raise errors.IsolationUnavailableError(
+                f"the local cloud isolates sandboxes by {told}, and AGENT_SANDBOX_LOCAL_ISOLATION demands {minimum}",
+                hint="Stop it (vmnest local down): the next one is started with that demand.",
+            )
+
     def _local_credentials(self) -> CredentialSource:
         from .aws import credentials
 

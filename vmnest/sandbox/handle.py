@@ -130,6 +130,7 @@ class Sandbox:
         deadline: Deadline,
         verify_tls: bool | None,
     ) -> Sandbox:
+        place.check_isolation(deadline=deadline)
         control = place.control(deadline=deadline)
         record, spec = launch.plan(wish, place=place, control=control, deadline=deadline)
         record = launch.start(record, spec, control=control, registry=records, deadline=deadline)

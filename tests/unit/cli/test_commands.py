@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,17 @@ def test_an_end_by_timeout_is_status_124_and_a_remark(here: LocalCloud, capfd: p
     assert capfd.readouterr() == ("a\n", "vmnest: the command was ended after 0.5 s\n")
     assert main(["-q", *line]) == 124
     assert capfd.readouterr() == ("a\n", "")
+
+
+@pytest.mark.parametrize("demand", ["kernel", "vm"])
+def test_a_demand_for_stronger_isolation_holds_for_a_cloud_that_runs_already(
+    here: LocalCloud, demand: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AGENT_SANDBOX_LOCAL_ISOLATION", demand)
+    assert main(["run", "--local", "--json", "--", "true"]) == 125
+    error = json.loads(capfd.readouterr().err)["error"]
+    assert error["code"] == "isolation_unavailable"
+    assert demand in error["message"]
 
 
 @pytest.mark.parametrize("line", [["exec", "nobody", "x"], ["run", "--", "x"]], ids=" ".join)
