@@ -106,8 +106,17 @@ def _is_top_link(path: str) -> bool:
 class Skeletons:
     """The current skeleton of a driver. Thread-safe."""
 
-    def __init__(self, folder: str, *, runtime: Runtime, view: View, uid: int | None, interpreter: Interpreter) -> None:
-        self._rubbish = Rubbish(folder, runtime=runtime)
+    def __init__(
+        self,
+        folder: str,
+        *,
+        runtime: Runtime,
+        rubbish: Rubbish,
+        view: View,
+        uid: int | None,
+        interpreter: Interpreter,
+    ) -> None:
+        self._rubbish = rubbish
         self._home = os.path.join(folder, "skeleton")
         self._runtime = runtime
         self._view = view

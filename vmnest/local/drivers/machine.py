@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Mapping
 
 from ... import errors
-from . import channel, removal
+from . import channel
 from .interface import DISK, EXITED, LIFETIME, LOST, MEMORY, STOPPED, Ended
+from .rubbish import Rubbish
 
 ENDED_NAME = "ended.json"
 CONSOLE_NAME = "console.log"
@@ -41,6 +42,7 @@ class NamespaceMachine:
         connection: _socket.socket,
         pid: int | None,
         facts: Mapping[str, object],
+        rubbish: Rubbish,
         on_end: Callable[[Ended], None],
     ) -> None:
         """``pid`` is the supervisor's, if it is a child of ours."""
@@ -49,6 +51,7 @@ class NamespaceMachine:
         self.folder = folder
         self._connection = connection
         self.pid = pid
+        self._rubbish = rubbish
         self._on_end = on_end
         self._told: Ended | None = None
         self._pidfd: int | None = None
@@ -57,15 +60,19 @@ class NamespaceMachine:
 
     @classmethod
     def reconnect(
-        cls, folder: str, *, facts: Mapping[str, object], on_end: Callable[[Ended], None]
+        cls, folder: str, *, facts: Mapping[str, object], rubbish: Rubbish, on_end: Callable[[Ended], None]
     ) -> NamespaceMachine | None:
         """The VM whose supervisor listens in ``folder``, or None if none does."""
         try:
             connection = channel.connect(folder)
-            channel.send(connection, "watch")
         except OSError:
             return None
-        return cls(folder, connection=connection, pid=None, facts=facts, on_end=on_end)
+        try:
+            channel.send(connection, "watch")
+            return cls(folder, connection=connection, pid=None, facts=facts, rubbish=rubbish, on_end=on_end)
+        except OSError:  # it has just ended
+            connection.close()
+            return None
 
     @property
     def descriptor(self) -> int:
@@ -105,7 +112,7 @@ class NamespaceMachine:
                 _request_stop(connection, grace)
             if not self._wait_gone(grace + _STOP_SECONDS):
                 self.kill()
-                self._gone.wait()
+                self.wait()
         finally:
             if connection is not None:
                 connection.close()
@@ -113,6 +120,10 @@ class NamespaceMachine:
     def kill(self) -> None:
         """End the supervisor; the kernel ends the VM with it."""
         signal.pidfd_send_signal(self._supervisor, signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Wait until nothing is left of the VM."""
+        self._gone.wait()
 
     def let_go(self) -> None:
         """Close what is open towards the supervisor, which goes on; the machine is of no further use."""
@@ -172,7 +183,7 @@ class NamespaceMachine:
                 _is_dead(self._pidfd, seconds=_STOP_SECONDS)
             os.close(self._pidfd)
             self._pidfd = None
-        clean_folder(self.folder)
+        clean_folder(self.folder, self._rubbish)
         if self._told is None:
             self._told = Ended(None, None, LOST)
             record_ended(self.folder, self._told)
@@ -259,9 +270,15 @@ def record_ended(folder: str, ended: Ended) -> None:
         writer.write(json.dumps(record) + "\n")
 
 
-def clean_folder(folder: str) -> None:
+def clean_folder(folder: str, rubbish: Rubbish) -> None:
     """Remove what the driver made in a VM's folder, but for its records: the console's output and the end."""
-    removal.remove_tree(os.path.join(folder, LAYER_NAME))
-    removal.remove_tree(os.path.join(folder, STAGE_NAME))
+    for name in (LAYER_NAME, STAGE_NAME):
+        path = os.path.join(folder, name)
+        try:
+            os.rmdir(path)  # a supervisor that ended in order has emptied it
+        except FileNotFoundError:
+            continue
+        except OSError:
+            rubbish.throw(path)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder, channel.SOCKET_NAME))

@@ -24,6 +24,7 @@ from .interface import ISOLATION_NAMESPACE, Ended, Launch
 from .interpreter import Interpreter
 from .layers import Skeletons, View, contains
 from .machine import CONSOLE_NAME, LAYER_NAME, STAGE_NAME, SUPERVISOR_LOG_NAME, NamespaceMachine, clean_folder
+from .rubbish import Rubbish
 from .runtime import Runtime
 from .skeleton import AGENT_FOLDER, PROGRAMS_FOLDER
 from .watching import Watcher
@@ -57,6 +58,7 @@ class Cell:
     Attributes:
         folder: The state folder.
         runtime: The supervisor's and the agent's files.
+        rubbish: What takes the trees that VMs and skeletons leave.
         uid: The uid that sandboxes run as, or None for our own.
         view: What of the host they see.
         writable: How their own writes are kept: one of mounts.DISK, MEMORY, BIND.
@@ -66,6 +68,7 @@ class Cell:
 
     folder: str
     runtime: Runtime
+    rubbish: Rubbish
     uid: int | None
     view: View
     writable: str
@@ -83,10 +86,16 @@ class NamespaceDriver:
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self._skeletons = Skeletons(
-            cell.folder, runtime=cell.runtime, view=cell.view, uid=cell.uid, interpreter=cell.interpreter
+            cell.folder,
+            runtime=cell.runtime,
+            rubbish=cell.rubbish,
+            view=cell.view,
+            uid=cell.uid,
+            interpreter=cell.interpreter,
         )
         self._watcher = Watcher("vmnest-machines")
         self._machines: set[NamespaceMachine] = set()
+        cell.rubbish.collect()
         self._skeletons.begin()
 
     def start(self, launch: Launch, *, on_end: Callable[[Ended], None]) -> NamespaceMachine:
@@ -116,7 +125,8 @@ class NamespaceDriver:
 
     def adopt(self, folder: str, *, on_end: Callable[[Ended], None]) -> NamespaceMachine | None:
         """The VM of a folder whose supervisor an earlier daemon spawned, or None if none answers there."""
-        machine = NamespaceMachine.reconnect(folder, facts=describe(self._cell), on_end=on_end)
+        cell = self._cell
+        machine = NamespaceMachine.reconnect(folder, facts=describe(cell), rubbish=cell.rubbish, on_end=on_end)
         if machine is not None:
             self.watch(machine)
         return machine
@@ -125,8 +135,9 @@ class NamespaceDriver:
         """See ``interface.Driver``."""
         machine = self.adopt(folder, on_end=lambda _ended: None)
         if machine is not None:
-            machine.stop()
-        clean_folder(folder)
+            machine.kill()  # a stop would have its layer removed first, which can take long
+            machine.wait()
+        clean_folder(folder, self._cell.rubbish)
 
     def close(self) -> None:
         """See ``interface.Driver``."""
@@ -153,11 +164,13 @@ def spawn(
         pid = _spawn_supervisor(cell, launch.folder, events=theirs.fileno(), config=config)
     except BaseException:
         ours.close()
-        clean_folder(launch.folder)
+        clean_folder(launch.folder, cell.rubbish)
         raise
     finally:
         theirs.close()
-    return NamespaceMachine(launch.folder, connection=ours, pid=pid, facts=describe(cell), on_end=on_end)
+    return NamespaceMachine(
+        launch.folder, connection=ours, pid=pid, facts=describe(cell), rubbish=cell.rubbish, on_end=on_end
+    )
 
 
 def _lay_out(folder: str, uid: int | None) -> None:

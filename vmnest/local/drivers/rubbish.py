@@ -35,7 +35,8 @@ class Rubbish:
                 os.rename(path, os.path.join(self._folder, f"{time.time_ns():x}-{os.getpid()}-{next(_SERIAL)}"))
             except FileNotFoundError:
                 continue
-        self.collect()
+        if paths:
+            self.collect()
 
     def collect(self) -> None:
         """Begin to remove what is on the heap."""

@@ -10,6 +10,7 @@ from . import identity, interpreter, layers, mounts, probe, removal, runtime
 from .interface import ISOLATIONS
 from .kernel import MACHINES
 from .namespace import Cell, NamespaceDriver
+from .rubbish import Rubbish
 
 
 def select(*, folder: str, minimum: str, visible: Sequence[str], environ: Mapping[str, str]) -> NamespaceDriver:
@@ -50,9 +51,11 @@ def prepare(
     _sweep(folder)
     view = layers.view_host(visible, folder=folder)
     candidates = list(interpreter.list_candidates(visible=view.visible, system=system_interpreters))
+    files = runtime.install(folder)
     cell = Cell(
         folder=folder,
-        runtime=runtime.install(folder),
+        runtime=files,
+        rubbish=Rubbish(folder, runtime=files),
         uid=identity.choose(folder),
         view=view,
         writable=mounts.DISK,

@@ -13,6 +13,7 @@ import pytest
 
 from vmnest import errors
 from vmnest.local.drivers import layers, namespace
+from vmnest.local.drivers.rubbish import Rubbish
 
 STATE = "/somewhere/state"
 
@@ -78,13 +79,21 @@ class Shelf:
         self.state = folder / "state"
         self.state.mkdir(mode=0o700)
         self.cell = replace(
-            cell, folder=str(self.state), view=layers.View((str(self.seen),), links=(), plain=(), staged=())
+            cell,
+            folder=str(self.state),
+            rubbish=Rubbish(str(self.state), runtime=cell.runtime),
+            view=layers.View((str(self.seen),), links=(), plain=(), staged=()),
         )
 
     def skeletons(self) -> layers.Skeletons:
         cell = self.cell
         return layers.Skeletons(
-            cell.folder, runtime=cell.runtime, view=cell.view, uid=cell.uid, interpreter=cell.interpreter
+            cell.folder,
+            runtime=cell.runtime,
+            rubbish=cell.rubbish,
+            view=cell.view,
+            uid=cell.uid,
+            interpreter=cell.interpreter,
         )
 
     def names(self) -> list[str]:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.cells import Room
 from vmnest import errors
-from vmnest.local.drivers import Ended, channel, machine
+from vmnest.local.drivers import Ended, channel, machine, rubbish, runtime
 
 DIALLED = 8080
 
@@ -195,6 +195,16 @@ def test_discard_ends_a_machine_that_still_runs(room: Room) -> None:
     assert processes_of(running.folder) == []
 
 
+def test_discard_does_not_wait_for_a_supervisor_that_hangs(room: Room) -> None:
+    running = room.start_listener()
+    assert running.pid is not None
+    os.kill(running.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    room.driver.discard(running.folder)
+    assert time.monotonic() - began < machine._STOP_SECONDS / 2
+    assert processes_of(running.folder) == []
+
+
 def test_discard_cleans_after_a_supervisor_that_died_unseen(room: Room, tmp_path: Path) -> None:
     folder = tmp_path / "dead"
     work = folder / "layer" / "usr.work" / "work"
@@ -229,7 +239,10 @@ def scripted(folder: Path, script: Callable[[_socket.socket, list[str]], None]) 
     thread = threading.Thread(target=serve)
     thread.start()
     pid = os.posix_spawn("/bin/sleep", ["sleep", "1000"], {})
-    fake = machine.NamespaceMachine(str(folder), connection=ours, pid=pid, facts={}, on_end=lambda _ended: None)
+    heap = rubbish.Rubbish(str(folder), runtime=runtime.Runtime("", agent={}, digest=""))
+    fake = machine.NamespaceMachine(
+        str(folder), connection=ours, pid=pid, facts={}, rubbish=heap, on_end=lambda _ended: None
+    )
     try:
         yield fake
     finally:

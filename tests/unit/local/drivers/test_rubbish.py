@@ -39,5 +39,5 @@ def test_nobody_waits_for_the_removal(cell: namespace.Cell, tmp_path: Path) -> N
 
 def test_what_an_interrupted_remover_left_goes_the_next_time(cell: namespace.Cell, tmp_path: Path) -> None:
     (tmp_path / rubbish.FOLDER / "half" / "gone").mkdir(parents=True)
-    rubbish.Rubbish(str(tmp_path), runtime=cell.runtime).throw()
+    rubbish.Rubbish(str(tmp_path), runtime=cell.runtime).collect()
     wait_empty(tmp_path / rubbish.FOLDER)
