@@ -119,6 +119,12 @@ def remove_sandbox(
     microvm_id = record.microvm_id or _adopt(record, control=control, deadline=deadline)
     if microvm_id is not None:
         was_there = control.microvms.terminate(microvm_id, deadline=deadline)
+        if not was_there and record.region not in (None, region or record.region):
+            # What another region does not know may well run where it was started.
+            raise errors.MicroVMNotFoundError(
+                f"region {region} has no MicroVM {microvm_id}; {name} is recorded in {record.region}",
+                hint="Leave --region out: a name finds its own region.",
+            )
     # Only now: had the call failed, the name would be all that leads to what still runs.
     known.remove(name, expected=record)
     return {"name": name, "microvm_id": microvm_id, "removed": True, "was_there": was_there}

@@ -197,6 +197,15 @@ def test_a_sandbox_that_may_run_on_keeps_its_name(known: registry.Registry) -> N
     assert [each.name for each in known.all()] == ["web"]
 
 
+def test_what_another_region_does_not_know_keeps_its_name(start: Start, known: registry.Registry) -> None:
+    start(NOT_FOUND, NOT_FOUND)
+    known.put(record("web"))
+    with pytest.raises(errors.MicroVMNotFoundError, match="recorded in us-east-1"):
+        sandboxes.remove_sandbox(name="web", region="eu-west-1")
+    assert known.get("web") is not None
+    assert sandboxes.remove_sandbox(name="web", region=REGION)["was_there"] is False
+
+
 def test_a_record_of_an_older_version_under_an_odd_name_is_removed(start: Start, known: registry.Registry) -> None:
     start(json_answer(200, {}))
     known.put(Record("[red]x y", microvm_id="m-1", endpoint="host", region=REGION))
