@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .deadline import Deadline
 
-__all__ = ["ask", "ensure", "find", "is_older", "require_linux"]
+__all__ = ["ask", "ensure", "find", "is_at", "is_older", "require_linux"]
 
 PROGRAM = "local"
 SIGNING_NAME = "lambda"
@@ -64,6 +64,14 @@ def ensure(environ: Mapping[str, str], *, deadline: Deadline) -> rendezvous.Daem
         if running is not None and not (is_older(running) and _retire(running, environ=environ, deadline=deadline)):
             return running
         return _start(folder, environ=environ, deadline=deadline)
+
+
+def is_at(url: str, environ: Mapping[str, str]) -> bool:
+    """The daemon that runs is what this URL leads to. Nothing is looked at for URLs that lead elsewhere in any case."""
+    if sys.platform != "linux" or not url.startswith("http://127.0.0.1:"):
+        return False
+    running = find(environ)
+    return running is not None and url.rstrip("/") == running.url.rstrip("/")
 
 
 def is_older(running: rendezvous.Daemon) -> bool:

@@ -67,9 +67,15 @@ class Target:
             from .aws import credentials, endpoint, profiles
 
             bundle = profiles.ca_bundle(environ=self.environ)
+            url = endpoint.resolve(SERVICE, region=self.region, environ=self.environ)
+            if daemon.is_at(url, self.environ):
+                # As after ``vmnest local env``. It knows none of AWS's MicroVMs, so that all would count as gone.
+                raise errors.UsageError(
+                    f"the endpoint {url} that is set for AWS is the local cloud", hint="Use --local, or unset it."
+                )
             caller = service.Service(
                 SERVICE,
-                endpoint=endpoint.resolve(SERVICE, region=self.region, environ=self.environ),
+                endpoint=url,
                 region=self.region,
                 credentials=credentials.resolve(environ=self.environ),
                 transport=transport.Transport(verify=bundle) if bundle else transport.shared(),

@@ -162,3 +162,11 @@ def _end(folder: str, environ: dict[str, str]) -> None:
         daemon.ask(running, method="POST", path=rendezvous.SHUTDOWN_PATH, environ=environ, deadline=Deadline(30))
     while rendezvous.is_alive(folder):
         pass
+
+
+def test_an_endpoint_for_aws_that_is_the_local_cloud_is_refused(shared_cloud: LocalCloud) -> None:
+    with pytest.raises(errors.UsageError, match="is the local cloud"):
+        aws(**shared_cloud.environ).control(deadline=Deadline(10))
+    # Another server on this machine, moto for one, is as good an endpoint as any.
+    elsewhere = {**shared_cloud.environ, "AWS_ENDPOINT_URL_LAMBDA_MICROVMS": "http://127.0.0.1:9"}
+    aws(**elsewhere).control(deadline=Deadline(10))
