@@ -125,9 +125,16 @@ class WireAnswer(http.client.HTTPResponse):
                 # http.client takes the end of the stream for the end of the head: a cut answer would be a whole one.
                 raise ConnectionResetError(errno.ECONNRESET, "cut in the head of the answer")
             if not 100 < self.status < 200 or self.status == http.client.SWITCHING_PROTOCOLS:
+                self._check_lengths()
                 return
             self.headers = self.msg = None  # type: ignore[assignment]  # begin() does nothing while they are set
         raise http.client.HTTPException("interim answers without end")
+
+    def _check_lengths(self) -> None:
+        """Two different lengths, or none that is a number: where the answer ends would be anybody's guess."""
+        lengths = set(self.headers.get_all("content-length", []))
+        if len(lengths) > 1 or not all(text.strip().isascii() and text.strip().isdigit() for text in lengths):
+            raise http.client.HTTPException("malformed content-length")
 
     @property
     def is_whole(self) -> bool:

@@ -67,6 +67,17 @@ def test_a_whole_answer_is_read_whole(send, wire, pause):
     assert send(*pieces, pause=pause).read(5) == b"hello"
 
 
+@pytest.mark.parametrize("lengths", [("5", "50"), ("-5",), ("5, 5",), ("x",), ("+5",), ("",)], ids=str)
+def test_an_answer_whose_end_is_anybodys_guess_is_refused(send, lengths):
+    fields = b"".join(b"Content-Length: " + length.encode() + b"\r\n" for length in lengths)
+    with pytest.raises(errors.TransportError, match="not HTTP"):
+        send(OK + fields + b"\r\nhello")
+
+
+def test_a_length_that_is_said_twice_is_a_length(send):
+    assert send(OK + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\nhello").read(5) == b"hello"
+
+
 @pytest.mark.parametrize(
     "wire",
     [
