@@ -535,3 +535,10 @@ def redact_all(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [redact_all(item) for item in value]
     return value
+
+
+def quote(text: str, *, limit: int) -> str:
+    """Somebody else's text for a message: one line of at most ``limit`` characters, none of which steers a terminal."""
+    head = "".join(character if character.isprintable() else " " for character in text[: 4 * limit])
+    line = " ".join(head.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -101,3 +101,18 @@ def test_what_machines_read_is_redacted_too() -> None:
         "status": 403,
         "later": "authorization: [redacted]",
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("a\r\n b\t c", "a b c"),
+        ("\x1b[31mred\x07\u202e", "[31mred"),
+        ("0123456789", "0123456789"),
+        ("0123456789x", "012345678…"),
+        (" " * 50 + "x", ""),
+        ("", ""),
+    ],
+)
+def test_a_quoted_text_is_one_short_line_that_steers_no_terminal(text: str, quoted: str) -> None:
+    assert errors.quote(text, limit=10) == quoted

@@ -176,7 +176,4 @@ def _violation(item: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """One line that no terminal takes for a command, and no reader for an essay."""
-    text = "".join(character if character.isprintable() else " " for character in text[: 2 * MAX_QUOTED_CHARS])
-    text = " ".join(text.split())
-    return text if len(text) <= MAX_QUOTED_CHARS else text[: MAX_QUOTED_CHARS - 1] + "…"
+    return errors.quote(text, limit=MAX_QUOTED_CHARS)

@@ -147,8 +147,7 @@ def _kind(refusal: Refusal) -> type[errors.ServiceError]:
 
 def one_line(text: str) -> str:
     """A text of somebody else's as one line of bounded length."""
-    line = " ".join(text.split())
-    return line if len(line) <= _SNIPPET_CHARACTERS else line[: _SNIPPET_CHARACTERS - 1] + "…"
+    return errors.quote(text, limit=_SNIPPET_CHARACTERS)
 
 
 _XML_CODE = re.compile(rb"<Code>([A-Za-z.]{1,100})</Code>")
