@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Wish", "adopt", "discard", "plan", "start"]
 
 CLEANUP_SECONDS = 30.0
+TOO_MANY_CPUS = 1024
 BASE_MEMORY_MIB = 2048  # of an image version that does not say
 MEMORY_MIB_PER_PEAK_CPU = 512  # the service's sizes: at its peak a MicroVM has one CPU for each 512 MiB of its baseline
 
@@ -213,8 +214,10 @@ def _check_kinds(wish: Wish) -> None:
 
 def _check_sizes(wish: Wish) -> None:
     cpus, memory = wish.cpus, wish.memory_mib
-    if cpus is not None and (isinstance(cpus, bool) or not isinstance(cpus, (int, float)) or not 0 < cpus < 1024):
-        raise errors.UsageError(f"cpus must be a number above 0: {cpus!r}")
+    if cpus is not None and (
+        isinstance(cpus, bool) or not isinstance(cpus, (int, float)) or not 0 < cpus < TOO_MANY_CPUS
+    ):
+        raise errors.UsageError(f"cpus must be a number above 0 and below {TOO_MANY_CPUS}: {cpus!r}")
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 1):
         raise errors.UsageError(f"memory must be a whole number of MiB above 0: {memory!r}")
 
