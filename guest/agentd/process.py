@@ -83,7 +83,7 @@ class Runner:
         executable = programs.resolve(command)
         with self._spawning:
             child, stdout, stderr = _spawn(command, executable)
-        outcome = Outcome(Spool(), Spool())
+        outcome = Outcome(Spool(limit_bytes=wire.MAX_OUTPUT_BYTES), Spool(limit_bytes=wire.MAX_OUTPUT_BYTES))
         pump = _Pump(child.pid, {stdout: outcome.stdout, stderr: outcome.stderr}, hangup=hangup)
         self._groups.add(child.pid)
         try:

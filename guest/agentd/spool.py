@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 class Spool:
     """Collects bytes; a context manager that gives its file back.
 
-    When the disk is full the rest is dropped and ``truncated`` is set: the writer is never blocked, and what the
-    command did stays known.
+    When the disk is full, or ``limit_bytes`` are kept, the rest is dropped and ``truncated`` is set: the writer is
+    never blocked, and what the command did stays known.
     """
 
-    def __init__(self, *, memory_bytes: int = wire.MEMORY_OUTPUT_BYTES) -> None:
+    def __init__(self, *, memory_bytes: int = wire.MEMORY_OUTPUT_BYTES, limit_bytes: int | None = None) -> None:
         self._memory_bytes = memory_bytes
+        self._limit_bytes = limit_bytes
         self._memory = bytearray()
         self._file: BinaryIO | None = None
         self.size = 0
@@ -48,6 +49,9 @@ class Spool:
         """Keep ``data`` behind what is there."""
         if self.truncated:
             return
+        if self._limit_bytes is not None and self.size + len(data) > self._limit_bytes:
+            data = data[: self._limit_bytes - self.size]
+            self.truncated = True
         if self._file is None and self.size + len(data) <= self._memory_bytes:
             self._memory += data
             self.size += len(data)

@@ -38,6 +38,8 @@ DEFAULT_WORKDIR = "/work"
 MAX_HEAD_BYTES = 65536
 MAX_JSON_BODY_BYTES = 64 * 1024 * 1024
 MEMORY_OUTPUT_BYTES = 1024 * 1024  # output kept in memory per stream; beyond it goes to an unlinked file
+# Output kept of one stream. A command that never stops writing must not fill the disk: that ends a local MicroVM.
+MAX_OUTPUT_BYTES = 1024 * 1024 * 1024
 MAX_HOOK_BODY_BYTES = 256 * 1024
 TERM_GRACE_SECONDS = 0.5  # between TERM and KILL of a command's group; an answer comes within timeout + 1 s
 DRAIN_SECONDS = 0.25  # reading on after the command itself ended, while a child holds its output open

@@ -138,6 +138,13 @@ def test_more_output_than_a_pipe_and_memory_hold_arrives_whole(bench: Bench) -> 
         assert err(outcome) == bytes(2_000_001)
 
 
+def test_a_command_that_writes_for_ever_is_cut_and_not_stopped(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("guest.agentd.wire.MAX_OUTPUT_BYTES", 2_000_000)
+    with bench.shell("yes | head -c 9000000; echo done >&2") as outcome:
+        assert (outcome.exit_code, outcome.stdout.size, outcome.stdout.truncated) == (0, 2_000_000, True)
+        assert (err(outcome), outcome.stderr.truncated) == (b"done\n", False)
+
+
 def test_at_the_timeout_the_whole_group_ends_and_the_output_so_far_is_kept(bench: Bench, tmp_path: Path) -> None:
     begin = time.monotonic()
     with bench.shell(f"echo a; sleep 7.313 & echo $! > {tmp_path}/pid; wait", timeout=1) as outcome:

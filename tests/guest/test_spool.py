@@ -51,6 +51,17 @@ def test_the_file_has_no_name_and_is_closed_with_the_spool(tmp_path: Path, monke
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+@given(st.lists(st.binary(max_size=40), max_size=20), st.integers(0, 60), st.integers(0, 200))
+def test_beyond_its_limit_the_rest_is_dropped(pieces: list[bytes], memory_bytes: int, limit_bytes: int) -> None:
+    whole = b"".join(pieces)
+    with spool.Spool(memory_bytes=memory_bytes, limit_bytes=limit_bytes) as kept:
+        for piece in pieces:
+            kept.append(piece)
+        assert content(kept) == whole[:limit_bytes]
+        assert kept.size == min(len(whole), limit_bytes)
+        assert kept.truncated == (len(whole) > limit_bytes)
+
+
 def test_a_large_spool_is_read_in_blocks() -> None:
     with spool.Spool(memory_bytes=10) as kept:
         for _ in range(10):
