@@ -138,12 +138,22 @@ class _Line:
             terminal.write_text(terminal.STDOUT, manual.group_help(group) if group else manual.help_text())
             return 0
         if len(found) > bool(group):
-            raise errors.UsageError(f"there is no command {' '.join(found)!r}", hint=_SEE_HELP)
+            raise errors.UsageError(f"there is no command {' '.join(found)!r}", hint=_closest(found) or _SEE_HELP)
         within = [verb.words[1] for verb in verbs.in_group(group)] if group else [verb.words[0] for verb in verbs.VERBS]
         raise errors.UsageError(f"a command is missing: {' '.join(['vmnest', *found])} ...", hint=_one_of(within))
 
 
 _SEE_HELP = "vmnest --help lists the commands; options of a command come after it."
+
+
+def _closest(found: list[str]) -> str:
+    """A question for the verb that was likely meant, or nothing."""
+    from difflib import get_close_matches
+
+    # By the last word alone: "local" in common would make every verb of the group look alike.
+    among = {verb.words[-1]: verb.title for verb in verbs.VERBS if verb.words[:-1] == tuple(found[:-1])}
+    meant = get_close_matches(found[-1], [*among, *(verbs.GROUPS if len(found) == 1 else ())], n=1)
+    return f"Did you mean vmnest {among.get(meant[0], meant[0])}? All of them: vmnest --help" if meant else ""
 
 
 def _one_of(words: list[str]) -> str:

@@ -19,7 +19,7 @@ OPTIONS = (
 EXIT_STATUSES = (
     ("0", "done"),
     ("1", "failed"),
-    ("2", "the command line cannot be meant"),
+    ("2", "the command line or a setting is wrong"),
     ("3", "there is no such thing: sandbox, image, file"),
     ("130", "interrupted (128+N: ended by signal N)"),
 )

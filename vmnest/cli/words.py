@@ -64,6 +64,7 @@ class Parser:
         self.title = title
         self._options = options
         self.usage = usage
+        self.names = names
         self.least_names = sum(not name.startswith("[") for name in names.split())
         self.most_names = None if names.endswith("...") else len(names.split())
         self.has_command = command != "none"
@@ -145,7 +146,8 @@ class Parser:
         if len(parts.names) < self.least_names:
             raise self.wrong("the name is missing")
         if self.has_command and not parts.words:
-            raise self.wrong("the command to run is missing")
+            taken = f" ({parts.names[-1]!r} is taken for the {self.names.strip('[]')})" if parts.names else ""
+            raise self.wrong(f"the command to run is missing{taken}")
         if self.most_names is not None and len(parts.names) > self.most_names:
             extra = parts.names[self.most_names]
             raise self.wrong(f"what is {extra!r} for? There is one name too many")

@@ -35,6 +35,20 @@ def test_every_verb_has_help_wherever_it_is_asked_for(verb: verbs.Verb, capfd: p
         assert captured.out.lower().startswith(f"usage: vmnest {verb.title} [options]")
 
 
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (["creat"], "Did you mean vmnest create?"),
+        (["locl", "up"], "Did you mean vmnest local?"),
+        (["local", "stauts"], "Did you mean vmnest local status?"),
+        (["bogus"], "vmnest --help lists the commands"),
+    ],
+)
+def test_a_misspelt_command_is_told_the_closest(line: list[str], hint: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(line) == 2
+    assert hint in capfd.readouterr().err
+
+
 def test_a_group_has_help(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["local", "--help"]) == 0
     assert "local up" in capfd.readouterr().out
@@ -65,7 +79,7 @@ def test_a_group_has_help(capfd: pytest.CaptureFixture[str]) -> None:
         (["exec", "n", "--timeout", "-1", "c"], "--timeout"),
         (["exec", "n", "-e", "=x", "c"], "NAME"),
         (["exec", "n", "-e", "VMNEST_SURELY_NOT_SET", "c"], "no such variable"),
-        (["run", "c"], "command to run is missing"),
+        (["run", "c"], "command to run is missing ('c' is taken for the IMAGE)"),
         (["run", "a", "-i", "b", "--", "c"], "two images"),
         (["rm"], "name is missing"),
         (["ps", "a", "b"], "what is 'b' for?"),
