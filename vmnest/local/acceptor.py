@@ -19,8 +19,17 @@ _LOG = logging.getLogger(__name__)
 Serve = Callable[[socket.socket], None]
 
 BACKLOG = 512
-MAX_CONNECTIONS = 1024
+MAX_CONNECTIONS = 512  # of one listener: a VM's endpoint that is flooded must not close the control plane
 _JOIN_SECONDS = 5.0
+
+
+class _Door:
+    """A listener, and how many connections came through it that are still open."""
+
+    def __init__(self, serve: Serve, name: str) -> None:
+        self.serve = serve
+        self.name = name
+        self.open = 0  # guarded by the acceptor's lock
 
 
 class Acceptor:
@@ -28,8 +37,8 @@ class Acceptor:
 
     def __init__(self, *, max_connections: int = MAX_CONNECTIONS) -> None:
         self._max_connections = max_connections
-        self._lock = threading.Lock()  # guards the changes, the connections and closed
-        self._changes: list[Callable[[], None]] = []
+        self._lock = threading.Lock()  # guards the changes, the connections, the doors' counts and closed
+        self._changes: list[Callable[[], object]] = []
         self._connections: dict[threading.Thread, socket.socket] = {}
         self._closed = False
         self._selector = selectors.DefaultSelector()
@@ -45,7 +54,8 @@ class Acceptor:
     def listen(self, listener: socket.socket, serve: Serve, *, name: str) -> None:
         """Serve the connections of ``listener``, which is now the acceptor's: ``serve`` gets each, closed after it."""
         listener.setblocking(False)
-        if not self._change(lambda: self._register(listener, serve, name)):
+        door = _Door(serve, name)
+        if not self._change(lambda: self._selector.register(listener, selectors.EVENT_READ, door)):
             listener.close()
 
     def forget(self, listener: socket.socket) -> None:
@@ -80,7 +90,7 @@ class Acceptor:
                 if key.fileobj is self._wake_reader:
                     self._wake_reader.recv(4096)
                 elif isinstance(key.fileobj, socket.socket):
-                    self._accept(key.fileobj, *key.data)
+                    self._accept(key.fileobj, key.data)
             self._apply_changes()
         self._apply_changes()
         for key in list(self._selector.get_map().values()):
@@ -95,50 +105,56 @@ class Acceptor:
         for change in changes:
             change()
 
-    def _register(self, listener: socket.socket, serve: Serve, name: str) -> None:
-        self._selector.register(listener, selectors.EVENT_READ, (serve, name))
-
     def _unregister(self, listener: socket.socket) -> None:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(listener)
         listener.close()
 
-    def _accept(self, listener: socket.socket, serve: Serve, name: str) -> None:
+    def _accept(self, listener: socket.socket, door: _Door) -> None:
         try:
             sock, _ = listener.accept()
         except BlockingIOError:
             return  # the client gave up before we got to it
         except OSError as error:
             # Out of descriptors, most likely. The connection stays in the backlog: do not spin on it.
-            _LOG.warning("cannot accept a connection for %s: %s", name, error)
+            _LOG.warning("cannot accept a connection for %s: %s", door.name, error)
             time.sleep(0.05)
             return
         sock.setblocking(True)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        thread = threading.Thread(target=self._serve, args=(sock, serve), name=name, daemon=True)
+        thread = threading.Thread(target=self._serve, args=(sock, door), name=door.name, daemon=True)
         with self._lock:
-            refused = len(self._connections) >= self._max_connections
+            refused = door.open >= self._max_connections
             if not refused:
                 self._connections[thread] = sock
+                door.open += 1
         if refused:
-            _LOG.warning("more than %d connections: one for %s was refused", self._max_connections, name)
+            _LOG.warning("more than %d connections: one for %s was refused", self._max_connections, door.name)
             sock.close()
             return
-        thread.start()
-
-    def _serve(self, sock: socket.socket, serve: Serve) -> None:
         try:
-            serve(sock)
+            thread.start()
+        except RuntimeError as error:  # no more threads to be had
+            _LOG.warning("a connection for %s was dropped: %s", door.name, error)
+            self._release(thread, door)
+
+    def _serve(self, sock: socket.socket, door: _Door) -> None:
+        try:
+            door.serve(sock)
         except Exception:
             _LOG.exception("a connection failed")
         finally:
-            with self._lock:
-                self._connections.pop(threading.current_thread(), None)
-            sock.close()
+            self._release(threading.current_thread(), door)
+
+    def _release(self, thread: threading.Thread, door: _Door) -> None:
+        with self._lock:
+            sock = self._connections.pop(thread)
+            door.open -= 1
+        sock.close()
 
     # -- from any thread -----------------------------------------------------------------------------------------------
 
-    def _change(self, change: Callable[[], None]) -> bool:
+    def _change(self, change: Callable[[], object]) -> bool:
         with self._lock:
             if self._closed:
                 return False

@@ -285,8 +285,8 @@ class VMs:
         thread = threading.Thread(target=run, name=name)
         # Started under the lock: who joins the threads that it finds must not find one that was not started.
         with self._lock:
-            self._threads.add(thread)
             thread.start()
+            self._threads.add(thread)
 
     def _running_threads(self) -> list[threading.Thread]:
         with self._lock:

@@ -54,6 +54,8 @@ def test_a_forgotten_listener_is_closed_and_its_connections_go_on(running):
                 socket.create_connection(address, timeout=10).close()
             except ConnectionRefusedError:
                 break
+            except ConnectionResetError:  # it was closed in that very moment
+                continue
         else:
             pytest.fail("the listener is still open")
 
@@ -67,6 +69,33 @@ def test_a_connection_beyond_the_limit_is_closed(running):
             sock.sendall(b"x")
             assert sock.recv(1) == b"x"
         assert stack.enter_context(connect(listener)).recv(1) == b""
+
+
+def test_a_flooded_listener_does_not_close_another_one(running):
+    flooded, other = acceptor.bind(), acceptor.bind()
+    for listener in (flooded, other):
+        running.listen(listener, echo, name="echo")
+    with contextlib.ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(connect(flooded)).sendall(b"x")
+        sock = stack.enter_context(connect(other))
+        sock.sendall(b"x")
+        assert sock.recv(1) == b"x"
+
+
+def test_a_thread_that_does_not_start_costs_one_connection_only(running, monkeypatch):
+    def fail(thread):
+        monkeypatch.undo()
+        raise RuntimeError("can't start new thread")
+
+    listener = acceptor.bind()
+    running.listen(listener, echo, name="echo")
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with connect(listener) as sock:
+        assert sock.recv(1) == b""
+    with connect(listener) as sock:
+        sock.sendall(b"x")
+        assert sock.recv(1) == b"x"
 
 
 def test_a_service_that_fails_is_logged_and_its_connection_closed(running, caplog):
