@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from typing import Protocol
 
+from .. import deadline as deadlines
 from .. import errors
 from .._guest.agentd import wire
 from ..wire import bodies, http1, streams
@@ -22,6 +23,20 @@ class Dialer(Protocol):
 
     def dial(self, port: int, *, timeout: float) -> socket.socket:
         """A connected socket to that port in the VM."""
+
+
+class _TimedStream(streams.Stream):
+    """A stream whose reads end together: code in the VM that drips its answer must not hold up the VM's end."""
+
+    def __init__(self, sock: socket.socket, *, deadline: deadlines.Deadline) -> None:
+        super().__init__(sock)
+        self._deadline = deadline
+
+    def receive(self) -> bytes:
+        if self._deadline.expired:
+            raise TimeoutError
+        self.socket.settimeout(self._deadline.remaining())
+        return super().receive()
 
 
 class HookError(errors.VmnestError):
@@ -66,9 +81,10 @@ def _exchange(machine: Dialer, hook: str, body: Mapping[str, object] | None, *, 
     if body is not None:
         fields.insert(1, ("content-type", "application/json"))
     head = http1.serialize_request(http1.Request("POST", wire.HOOK_PREFIX + hook, fields))
+    deadline = deadlines.Deadline(timeout)
     with machine.dial(wire.HOOK_PORT, timeout=timeout) as sock:
         sock.settimeout(timeout)
-        stream = streams.Stream(sock)
+        stream = _TimedStream(sock, deadline=deadline)
         stream.send(head + data)
         answer = stream.read_head(limit=_MAX_ANSWER_BYTES)
         if answer is None:

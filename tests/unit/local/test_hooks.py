@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 
 import pytest
 
@@ -64,6 +65,21 @@ def test_silence_fails_at_the_timeout():
         pytest.raises(hooks.HookError, match=told),
     ):
         hooks.post_run(one, microvm_id="m", payload=None, timeout=0.1)
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n"], ids=["head", "body"])
+def test_an_answer_that_drips_fails_at_the_timeout(head):
+    def script(stream):
+        stream.read_head()
+        stream.send(head)
+        for _ in range(100):
+            stream.send(b"H")
+            time.sleep(0.05)
+
+    began = time.monotonic()
+    with machine(script) as one, pytest.raises(hooks.HookError, match="timed out"):
+        hooks.post_run(one, microvm_id="m", payload=None, timeout=0.2)
+    assert time.monotonic() - began < 3
 
 
 @pytest.mark.parametrize(
