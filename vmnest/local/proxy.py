@@ -28,6 +28,8 @@ DIAL_SECONDS = 10.0
 # A server that closes idle connections does so after 2 s or more: one that was used this lately will still be there.
 REUSE_SECONDS = 1.0
 _SMALL_BODY_BYTES = 65536
+HEAD_SECONDS = 60.0  # the longest pause within a response's head
+_MAX_INTERIM = 32  # responses before the final one
 
 _GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 
@@ -158,6 +160,7 @@ class _Exchange:
         self._framing = http1.request_framing(request)
         self._body = bodies.BodyDecoder(self._framing)
         self._upload: threading.Thread | None = None
+        self._broken: http1.MessageError | None = None  # what is wrong with the request's body
         self._guest: streams.Stream | None = None  # where the upload goes
 
     # -- what the proxy answers itself ---------------------------------------------------------------------------------
@@ -186,7 +189,7 @@ class _Exchange:
         guest, was_used = self._client.open_guest(admitted.port)
         try:
             response = self._ask(guest, head)
-        except (ConnectionError, http1.MessageError) as error:
+        except (ConnectionError, TimeoutError, http1.MessageError) as error:
             if not (was_used and self._is_repeatable()):
                 raise self._lost(error) from error
             # The VM closed the connection just when it was used again.
@@ -194,7 +197,7 @@ class _Exchange:
             guest, _ = self._client.open_guest(admitted.port)
             try:
                 response = self._ask(guest, head)
-            except (ConnectionError, http1.MessageError) as again:
+            except (ConnectionError, TimeoutError, http1.MessageError) as again:
                 raise self._lost(again) from again
         if response.status == 101:
             self._switch(guest, response, admitted)
@@ -204,9 +207,12 @@ class _Exchange:
     def _is_repeatable(self) -> bool:
         return self._request.method in {"GET", "HEAD", "OPTIONS"} and self._framing.kind == http1.NONE
 
-    def _lost(self, error: Exception) -> Unreachable:
+    def _lost(self, error: Exception) -> Exception:
+        """What to raise when no answer came: the VM's fault, or the client's if its body was none."""
         _LOG.debug("%s: no answer from the VM: %r", self._client.record.microvm_id, error)
         self._client.drop_guest()
+        if self._broken is not None:
+            return self._broken
         ended = self._client.record.state != names.RUNNING
         return Unreachable(names.MICROVM_CONNECT_FAILED if ended else names.APP_CONNECT_FAILED)
 
@@ -247,6 +253,7 @@ class _Exchange:
                 guest.send(bodies.encode_last_chunk(self._body.trailers))
         except http1.MessageError as error:
             _LOG.debug("%s: an upload broke off: %s", self._client.record.microvm_id, error)
+            self._broken = error
             guest.interrupt()  # what came is not a whole request
         except OSError as error:
             # The VM reads no further: its answer is on the way, or its end.
@@ -256,16 +263,18 @@ class _Exchange:
         """Wait for the upload's end; if nothing waits for it any more, end it."""
         if self._upload is None:
             return
-        if not self._body.complete:
+        if not self._body.complete and self._broken is None:
             self._stream.interrupt()
             assert self._guest is not None
             self._guest.interrupt()
         self._upload.join()
 
     def _read_response(self, guest: streams.Stream) -> http1.Response:
-        while True:
+        for _ in range(_MAX_INTERIM):
             self._wait_for(guest)
+            guest.socket.settimeout(HEAD_SECONDS)
             head = guest.read_head()
+            guest.socket.settimeout(None)
             if head is None:
                 raise http1.TruncatedError("the VM ended the connection without an answer")
             response = http1.parse_response(head)
@@ -276,6 +285,7 @@ class _Exchange:
             # 100 was answered by us; other interim responses are the client's business, if it can take them.
             if response.status != 100 and self._request.minor >= 1:
                 self._stream.send(http1.serialize_response(response))
+        raise http1.MessageError("the VM sent interim responses without end")
 
     def _wait_for(self, guest: streams.Stream) -> None:
         """Wait until the VM has something to say.

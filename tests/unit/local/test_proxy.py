@@ -273,6 +273,15 @@ class TestResponses:
             heads = [stream.read_head(), stream.read_head()]
         assert [http1.parse_response(head).status for head in heads if head] == [103, 200]
 
+    def test_endless_interim_answers_are_no_answer(self):
+        with serving(App(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)) as endpoint:
+            assert endpoint.get()[0] == 502
+
+    def test_an_answers_head_that_stops_in_the_middle_is_no_answer(self, monkeypatch):
+        monkeypatch.setattr(proxy, "HEAD_SECONDS", 0.1)
+        with serving(App(b"HTTP/1.1 200")) as endpoint:
+            assert endpoint.get()[0] == 502
+
     def test_events_arrive_one_by_one(self):
         go_on = threading.Event()
 
@@ -387,6 +396,20 @@ class TestUploads:
                 connection.send(b"half")
             assert done.wait(10)
         assert outcome[0] in {http1.TruncatedError, ConnectionResetError}
+
+    @pytest.mark.parametrize("chunk", [b"-2\r\n{}\r\n", b"0x2\r\n{}\r\n", b"2\n{}\r\n", b"f" * 20 + b"\r\n"], ids=repr)
+    def test_malformed_chunks_are_the_clients_fault(self, chunk):
+        def script(stream):
+            with contextlib.suppress(http1.TruncatedError):
+                read_request(stream)
+
+        with serving(script) as endpoint, endpoint.raw() as stream:
+            token = endpoint.token().encode()
+            stream.send(b"POST / HTTP/1.1\r\nHost: h\r\nX-aws-proxy-auth: " + token)
+            stream.send(b"\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n" + chunk)
+            head = stream.read_head()
+        assert head is not None
+        assert http1.parse_response(head).status == 400
 
     def test_expect_100_continue_is_answered_once(self):
         app = App()
