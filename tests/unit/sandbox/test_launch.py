@@ -103,8 +103,8 @@ def test_an_image_without_a_version_that_runs_is_left_to_the_service() -> None:
 
 @pytest.mark.parametrize(
     "wish",
-    [{"cpus": 0}, {"cpus": -1}, {"cpus": True}, {"cpus": "1"}, {"cpus": float("nan")}, {"cpus": float("inf")}, {"cpus": 3000},
-     {"memory_mib": 0}, {"memory_mib": 1.5}, {"memory_mib": True}, {"memory_mib": "512"}],
+    [{"cpus": 0}, {"cpus": -1}, {"cpus": True}, {"cpus": "1"}, {"cpus": float("nan")}, {"cpus": float("inf")},
+     {"cpus": 3000}, {"memory_mib": 0}, {"memory_mib": 1.5}, {"memory_mib": True}, {"memory_mib": "512"}],
     ids=str,
 )  # fmt: skip
 def test_sizes_that_mean_nothing_are_refused(control: FakeControl, wish: dict[str, Any]) -> None:
