@@ -14,7 +14,7 @@ import contextlib
 import os
 import sys
 
-from . import __version__, errors, rendezvous
+from . import __version__, errors, rendezvous, settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _spawn(folder: str, *, ready_fd: int, environ: Mapping[str, str]) -> subproc
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=dict(environ),
+            env=build_environment(environ),
             pass_fds=(ready_fd,),
             start_new_session=True,
         )
@@ -147,6 +147,25 @@ def _spawn(folder: str, *, ready_fd: int, environ: Mapping[str, str]) -> subproc
         raise errors.LocalDaemonError(f"cannot start the local daemon: {error}") from error
     finally:
         os.close(log)
+
+
+# What a daemon needs of its starter's environment. It outlives the starter and serves others: credentials that the
+# starter has, for AWS or anything else, are none of its business. By the last three CI systems find what to clean up.
+_PASSED_ON = frozenset(
+    {"HOME", "PATH", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+    | {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
+    | {"RUNNER_TRACKING_ID", "BUILD_ID", "JENKINS_NODE_COOKIE"}
+)
+
+
+def build_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The daemon's environment: the settings, where things are, the way out, and nothing else of the starter's."""
+    own = {setting.env for setting in settings.SETTINGS.values() if not setting.secret}
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in own or name.upper() in _PASSED_ON or name.startswith("LC_")
+    }
 
 
 def build_command(arguments: Sequence[str]) -> list[str]:

@@ -73,6 +73,17 @@ def test_it_is_a_process_of_its_own(environ: dict[str, str]) -> None:
     assert not ours & theirs
 
 
+def test_it_has_no_secret_of_its_starter(environ: dict[str, str]) -> None:
+    secrets = {"AWS_SECRET_ACCESS_KEY": "wJalr", "AWS_SESSION_TOKEN": "FwoG", "GITHUB_TOKEN": "ghp_x"}
+    kept = {"JENKINS_NODE_COOKIE": "crumb", "https_proxy": "http://127.0.0.1:9", "LC_ALL": "C.UTF-8"}
+    running = daemon.ensure({**environ, **secrets, **kept}, deadline=Deadline(60))
+    entries = Path(f"/proc/{running.pid}/environ").read_bytes().decode().split("\0")
+    names = dict(entry.split("=", 1) for entry in entries if entry)
+    assert names.items() >= kept.items()
+    assert names["AGENT_SANDBOX_LOCAL_DIR"] == environ["AGENT_SANDBOX_LOCAL_DIR"]
+    assert not names.keys() & secrets.keys()
+
+
 def test_many_callers_start_one(environ: dict[str, str]) -> None:
     found: list[int] = []
     crowd = [threading.Thread(target=lambda: found.append(ensure(environ).pid)) for _ in range(6)]
