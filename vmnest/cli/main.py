@@ -152,8 +152,10 @@ def _closest(found: list[str]) -> str:
 
     # By the last word alone: "local" in common would make every verb of the group look alike.
     among = {verb.words[-1]: verb.title for verb in verbs.VERBS if verb.words[:-1] == tuple(found[:-1])}
-    meant = get_close_matches(found[-1], [*among, *(verbs.GROUPS if len(found) == 1 else ())], n=1)
-    return f"Did you mean vmnest {among.get(meant[0], meant[0])}? All of them: vmnest --help" if meant else ""
+    close = get_close_matches(found[-1], [*among, *(verbs.GROUPS if len(found) == 1 else ())], n=1)
+    elsewhere = [verb.title for verb in verbs.VERBS if verb.words[-1] == found[-1]]
+    meant = [*elsewhere, *(among.get(word, word) for word in close)]
+    return f"Did you mean vmnest {meant[0]}? All of them: vmnest --help" if meant else ""
 
 
 def _one_of(words: list[str]) -> str:

@@ -41,6 +41,8 @@ def test_every_verb_has_help_wherever_it_is_asked_for(verb: verbs.Verb, capfd: p
         (["creat"], "Did you mean vmnest create?"),
         (["locl", "up"], "Did you mean vmnest local?"),
         (["local", "stauts"], "Did you mean vmnest local status?"),
+        (["status"], "Did you mean vmnest local status?"),
+        (["local", "ls"], "Did you mean vmnest ls?"),
         (["bogus"], "vmnest --help lists the commands"),
     ],
 )
