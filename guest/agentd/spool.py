@@ -103,4 +103,8 @@ def _write_all(file: BinaryIO, data: bytearray) -> None:
 def _open_unlinked() -> BinaryIO:
     import tempfile  # late: most output is small, and this module takes milliseconds to load
 
-    return tempfile.TemporaryFile(buffering=0, prefix="agentd-")
+    try:
+        return tempfile.TemporaryFile(buffering=0, prefix="agentd-")
+    except FileNotFoundError as error:
+        # What tempfile says when it tried all its folders; on a full disk, for example.
+        raise OSError(errno.ENOSPC, "no folder for temporary files can be written to") from error

@@ -105,6 +105,15 @@ def test_without_a_place_for_the_file_what_is_in_memory_stays(tmp_path: Path, mo
         assert content(kept) == b"0123456789"
 
 
+def test_without_a_folder_for_the_file_what_is_in_memory_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    with spool.Spool(memory_bytes=10) as kept:
+        kept.append(b"0123456789")
+        kept.append(b"more")
+        assert kept.truncated
+        assert content(kept) == b"0123456789"
+
+
 def test_a_broken_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise OSError(errno.EIO, "Input/output error")

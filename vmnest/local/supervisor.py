@@ -18,6 +18,7 @@ Everything that comes from inside (the ready line, the console, the status line 
 from __future__ import annotations
 
 import _socket
+import contextlib
 import errno
 import fcntl
 import marshal
@@ -336,7 +337,8 @@ class Supervisor:
         kind, number = self._status
         code, signal = (number, "null") if kind == "exit" else ("null", number)
         record = f'{{"exit_code": {code}, "signal": {signal}, "reason": "{self._reason}"}}\n'
-        os.pwrite(self._files.ended, record.encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk: whoever listens hears it all the same
+            os.pwrite(self._files.ended, record.encode(), 0)
         self._tell(f"ended {kind} {number} {self._reason}")
 
     # -- the door ------------------------------------------------------------------------------------------------------

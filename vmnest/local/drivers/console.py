@@ -5,6 +5,7 @@ Stand-alone (see ``runtime``).
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 MAX_BYTES = 1024 * 1024
@@ -36,12 +37,15 @@ class Console:
         """Move what is there to the file; False at the end of the output."""
         data = os.read(self.source, _CHUNK_BYTES)
         self._window_bytes += len(data)
-        if self._size + len(data) > MAX_BYTES:
-            self._drop_head()
-        self._size += os.pwrite(self._file, data, self._size)
+        # On a full disk output is lost; the VM goes on.
+        with contextlib.suppress(OSError):
+            if self._size + len(data) > MAX_BYTES:
+                self._drop_head()
+            self._size += os.pwrite(self._file, data, self._size)
         return bool(data)
 
     def _drop_head(self) -> None:
         kept = os.pread(self._file, _KEPT_BYTES, max(0, self._size - _KEPT_BYTES))
         os.ftruncate(self._file, 0)
+        self._size = 0
         self._size = os.pwrite(self._file, b"[vmnest: earlier output dropped]\n" + kept, 0)

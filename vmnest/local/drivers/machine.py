@@ -5,6 +5,7 @@ from __future__ import annotations
 import _socket
 import contextlib
 import json
+import logging
 import os
 import select
 import signal
@@ -18,6 +19,8 @@ from ... import errors
 from . import channel
 from .interface import DISK, EXITED, LIFETIME, LOST, MEMORY, STOPPED, Ended
 from .rubbish import Rubbish
+
+_LOG = logging.getLogger(__name__)
 
 ENDED_NAME = "ended.json"
 CONSOLE_NAME = "console.log"
@@ -266,8 +269,11 @@ def load_ended(folder: str) -> Ended | None:
 def record_ended(folder: str, ended: Ended) -> None:
     """Write the record that the supervisor could not write."""
     record = {"exit_code": ended.exit_code, "signal": ended.signal, "reason": ended.reason}
-    with open(os.path.join(folder, ENDED_NAME), "w", encoding="ascii") as writer:
-        writer.write(json.dumps(record) + "\n")
+    try:
+        with open(os.path.join(folder, ENDED_NAME), "w", encoding="ascii") as writer:
+            writer.write(json.dumps(record) + "\n")
+    except OSError as error:  # a full disk, or the folder is gone: the end stays the end
+        _LOG.warning("%s: the end could not be recorded: %s", folder, error)
 
 
 def clean_folder(folder: str, rubbish: Rubbish) -> None:

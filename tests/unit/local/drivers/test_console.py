@@ -34,6 +34,18 @@ def pipe(tmp_path: Path) -> Iterator[Pipe]:
         os.close(descriptor)
 
 
+def test_a_full_disk_loses_output_and_nothing_else() -> None:
+    reader, writer = os.pipe()
+    full = os.open("/dev/full", os.O_RDWR)
+    one = console.Console(reader, full)
+    os.write(writer, b"x")
+    assert one.take()
+    os.close(writer)
+    assert not one.take()
+    for descriptor in (reader, full):
+        os.close(descriptor)
+
+
 def test_output_is_kept_in_order(pipe: Pipe) -> None:
     pipe.feed(b"one ")
     pipe.feed(b"two")

@@ -195,6 +195,19 @@ def test_discard_ends_a_machine_that_still_runs(room: Room) -> None:
     assert processes_of(running.folder) == []
 
 
+def test_an_end_that_cannot_be_recorded_is_an_end(room: Room) -> None:
+    """As on a full disk."""
+    running = room.start_listener()
+    assert running.pid is not None
+    record = Path(running.folder, "ended.json")
+    record.unlink()
+    record.mkdir()
+    os.kill(running.pid, signal.SIGKILL)
+    running.stop()
+    assert running.ended == Ended(None, None, "lost")
+    assert room.over.wait(20)
+
+
 def test_discard_does_not_wait_for_a_supervisor_that_hangs(room: Room) -> None:
     running = room.start_listener()
     assert running.pid is not None
