@@ -119,7 +119,8 @@ def _start(folder: str, *, environ: Mapping[str, str], deadline: Deadline) -> re
     try:
         return rendezvous.parse_ready(line)
     except errors.LocalDaemonError as error:
-        error.hint = error.hint or _log_hint(folder)
+        if error.hint is None:
+            error.add_hint(_log_hint(folder))
         raise
 
 

@@ -41,8 +41,16 @@ class VmnestError(Exception):
     def __init__(self, message: str, *, hint: str | None = None, details: Mapping[str, object] | None = None) -> None:
         super().__init__(redact(message))
         self.message = redact(message)
-        self.hint = hint
+        self.hint: str | None = None
         self.details: dict[str, object] = dict(details or {})
+        if hint is not None:
+            self.add_hint(hint)
+
+    def add_hint(self, hint: str) -> None:
+        """Say (also) what to do next. From Python 3.11 on, the traceback of an error that nobody catches shows it."""
+        self.hint = hint if self.hint is None else f"{self.hint} {hint}"
+        if hasattr(self, "add_note"):
+            self.add_note(redact(hint))
 
     def to_wire(self) -> dict[str, object]:
         """The ``error`` object of ``--json`` and of the MCP envelope."""

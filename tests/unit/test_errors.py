@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import traceback
 
 import pytest
 
@@ -47,6 +49,18 @@ def test_every_exit_status_is_one_of_the_manuals(error_class: type[errors.Vmnest
 def test_every_error_class_of_the_module_is_in_the_tree() -> None:
     members = {member for _, member in inspect.getmembers(errors, inspect.isclass) if issubclass(member, Exception)}
     assert members == set(CLASSES)
+
+
+def test_hints_add_up() -> None:
+    error = errors.ConnectError("could not connect to a", hint="Is a up?")
+    error.add_hint("Else try b.")
+    assert error.hint == "Is a up? Else try b."
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="needs Python 3.11: notes of exceptions")
+def test_a_traceback_shows_the_hint() -> None:
+    shown = "".join(traceback.format_exception(errors.ConnectError("could not connect to a", hint="Is a up?")))
+    assert shown.endswith("could not connect to a\nIs a up?\n")
 
 
 def test_the_wire_form_has_code_message_hint_and_retryable() -> None:

@@ -24,7 +24,6 @@ LARGEST_CROWD = 16
 # States that no service answers: what can be said of a record whose MicroVM cannot be asked for.
 LAUNCHING = "LAUNCHING"  # it is being started, or whoever started it was cut off
 GONE = "GONE"  # the service does not know it (any more)
-UNKNOWN = "UNKNOWN"  # the service could not be asked
 
 
 def create_sandbox(
@@ -66,7 +65,7 @@ def create_sandbox(
         local=local,
         region=region,
     )
-    return _describe(sandbox.record, state=sandbox.state)
+    return _Look(region=region, deadline=Deadline(ASK_SECONDS)).at(sandbox.record)
 
 
 def list_sandboxes(
@@ -181,7 +180,7 @@ class _Look:
         try:
             return self.closely_at(record)
         except errors.VmnestError as error:
-            return {**_describe(record, state=UNKNOWN), "error": error.to_wire()}
+            return {**_describe(record, state=names.UNKNOWN), "error": error.to_wire()}
 
     def closely_at(self, record: Record) -> dict[str, object]:
         """What is known of a sandbox."""

@@ -24,6 +24,8 @@ __all__ = ["Sandbox"]
 CREATE_SECONDS = 120.0
 STATE_SECONDS = 120.0  # to suspend, to resume
 
+_COMPLAINT_BYTES = 500
+
 # A shell line is run by bash, or by sh where there is none; the choice is made by the process that becomes the shell.
 SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash -lc "$1"; else exec sh -lc "$1"; fi'
 
@@ -86,7 +88,7 @@ class Sandbox:
             name: A name that is not in use; made up if None.
             image_arn: ARN or name of the image; else ``AGENT_SANDBOX_IMAGE_ARN``, and locally the built-in image.
             image_version: A version of it; the newest active one if None.
-            cpus, memory: CPUs, and MiB. On AWS compared with the image, whose sizes they are; locally enforced.
+            cpus, memory: CPUs, and MiB. On AWS compared with the image, whose sizes they are; locally only noted.
             execution_role_arn: The role that code inside gets; else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``.
             region: AWS region; else that of the image's ARN, else AWS's own settings.
             idle_policy: When it is suspended and for how long; after 15 minutes, for the rest of its life, if None.
@@ -177,7 +179,7 @@ class Sandbox:
         else:
             place = targets.resolve(local=local, region=region, environ=environ)
             record = registry.Record(name, microvm_id=microvm_id, endpoint=endpoint, region=place.region)
-            record = record.replace(target=place.kind, state_hint=names.RUNNING)
+            record = record.replace(target=place.kind)
         if agent_port is not None:
             record = record.replace(agent_port=agent_port)
         return cls.from_record(record, region=region, records=records, verify_tls=verify_tls)
@@ -228,7 +230,7 @@ class Sandbox:
 
     @property
     def state(self) -> str:
-        """The state last seen, in the service's words; ``refresh`` asks."""
+        """The state last seen, in the service's words, or UNKNOWN; ``refresh`` asks."""
         return self._link.state
 
     @property
@@ -303,8 +305,7 @@ class Sandbox:
             deadline=deadline,
         )
         if check and not result.success:
-            how = f"was ended by {result.signal}" if result.signal else f"ended with status {result.exit_code}"
-            raise errors.CommandFailedError(f"{command} {how}", result=result)
+            raise _failed(command, result)
         return result
 
     def shell(
@@ -413,3 +414,11 @@ class Sandbox:
     def _workdir(self) -> str | None:
         found = settings.resolve("workdir", environ=self._link.place.environ)
         return None if found.source == "default" else str(found.value)
+
+
+def _failed(command: str, result: ExecResult) -> errors.CommandFailedError:
+    """The error of ``check=True``; the last line that the command complained with is the likeliest reason."""
+    how = f"was ended by {result.signal}" if result.signal else f"ended with status {result.exit_code}"
+    complaint = result.stderr[-_COMPLAINT_BYTES:].decode("utf-8", "replace").strip().rpartition("\n")[2]
+    reason = f": {errors.quote(complaint, limit=200)}" if complaint else ""
+    return errors.CommandFailedError(f"{command} {how}{reason}", result=result)

@@ -118,7 +118,6 @@ def completed(microvm: MicroVM) -> dict[str, object]:
         "microvm_id": microvm.microvm_id,
         "endpoint": microvm.endpoint,
         "image_arn": microvm.image_arn,
-        "state_hint": microvm.state,
         "launch": None,
     }
 
@@ -142,7 +141,7 @@ def discard(
     except errors.VmnestError as error:
         left = f"What was started may still run ({error}); end it with: vmnest rm {record.name}"
         if isinstance(because, errors.VmnestError):
-            because.hint = f"{because.hint} {left}" if because.hint else left
+            because.add_hint(left)
             because.details["left_behind"] = record.name
         else:
             _logger.warning("%s", left)

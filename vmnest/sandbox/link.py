@@ -44,7 +44,7 @@ class Link:
         self.record = record
         self.records = records
         self.place = place
-        self.state = record.state_hint or names.PENDING
+        self.state = record.state_hint or names.UNKNOWN
         self._verify_tls = settings.is_on("verify_tls", flag=verify_tls, environ=place.environ)
         self._controls: dict[str, Control] = {}
         self._agents: dict[str, AgentClient] = {}

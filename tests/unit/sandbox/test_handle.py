@@ -116,8 +116,9 @@ def test_another_program_on_the_agents_port_leaves_nothing_either(records: regis
 def test_a_status_other_than_0_is_a_result_unless_it_is_checked(sandbox: Sandbox) -> None:
     assert sandbox.exec("sh", ["-c", "echo out; echo err >&2; exit 3"]) == ExecResult(3, b"out\n", b"err\n")
     with pytest.raises(errors.CommandFailedError, match="status 3") as caught:
-        sandbox.exec("sh", ["-c", "echo out; exit 3"], check=True)
-    assert caught.value.result == ExecResult(3, b"out\n", b"")
+        sandbox.exec("sh", ["-c", "echo out; echo so >&2; printf 'no\\033[1m file\\n' >&2; exit 3"], check=True)
+    assert caught.value.result == ExecResult(3, b"out\n", b"so\nno\x1b[1m file\n")
+    assert caught.value.message == "sh ended with status 3: no [1m file"
     assert sandbox.exec("true", check=True).success
 
 

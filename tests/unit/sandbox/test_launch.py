@@ -131,7 +131,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_starts(control: FakeCon
 def test_a_launch_completes_its_record(control: FakeControl, records: registry.Registry) -> None:
     record = start(control, records)
     assert record == records.get("demo")
-    assert (record.microvm_id, record.endpoint, record.state_hint) == ("microvm-1", "https://vm.example", "PENDING")
+    assert (record.microvm_id, record.endpoint, record.state_hint) == ("microvm-1", "https://vm.example", None)
     assert record.launch is None
 
 

@@ -50,7 +50,7 @@ def test_nothing_is_asked_before_it_is_needed(records: registry.Registry) -> Non
     with ScriptedServer() as server:
         control = FakeControl(server.url)
         link = link_to(server.url, control, records)
-        assert (link.endpoint, link.microvm_id, link.state) == (server.url, "microvm-1", "PENDING")
+        assert (link.endpoint, link.microvm_id, link.state) == (server.url, "microvm-1", "UNKNOWN")
         link.agent()
     assert control.microvms.calls == []
     assert control.mints == []
