@@ -294,7 +294,9 @@ def _require(contents: _Contents, name: str) -> Record:
         known = ", ".join(sorted(contents.records)[:8])
         raise errors.SandboxNotFoundError(
             f"no sandbox named {name!r} is recorded",
-            hint=f"Recorded are: {known}" if known else "None is recorded. Make one with: vmnest create NAME",
+            hint=f"Recorded are: {known}"
+            if known
+            else "None is recorded. Make one: vmnest create NAME (here: vmnest --local create NAME)",
         )
     return record
 

@@ -215,7 +215,10 @@ class MicroVMs:
 
 def not_found(error: errors.ResourceNotFoundError) -> errors.MicroVMNotFoundError:
     """The 404 of a call about a MicroVM."""
-    return errors.MicroVMNotFoundError(error.message, hint="It may have ended long ago, or live in another region.")
+    return errors.MicroVMNotFoundError(
+        error.message,
+        hint="It has ended long ago, or is in another region. `vmnest rm NAME` forgets a name.",
+    )
 
 
 def _summary(item: answers.Answer) -> MicroVMSummary:

@@ -55,7 +55,7 @@ def ended(microvm: MicroVM) -> errors.MicroVMEndedError:
     reason = microvm.state_reason or "the service gives no reason"
     return errors.MicroVMEndedError(
         f"MicroVM {microvm.microvm_id} is {microvm.state}: {reason}",
-        hint="Make a new sandbox; the log of the MicroVM may tell more.",
+        hint="Make a new sandbox. `vmnest rm NAME` forgets this one's name.",
         details={"microvm_id": microvm.microvm_id, "state": microvm.state, "state_reason": microvm.state_reason},
     )
 
