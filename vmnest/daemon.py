@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["ask", "ensure", "find", "is_at", "is_older", "require_linux"]
 
 PROGRAM = "local"
+# Read by the daemon when it starts.
+_ITS_SETTINGS = ("local_isolation", "local_visible", "local_disk")
 SIGNING_NAME = "lambda"
 MAX_ANSWER_BYTES = 2**20
 
@@ -50,10 +52,13 @@ def ensure(environ: Mapping[str, str], *, deadline: Deadline) -> rendezvous.Daem
 
     Raises:
         errors.UnsupportedError: this is not Linux.
+        errors.SettingError: a setting of the daemon has a bad value, also if the daemon has started without it.
         errors.LocalCloudError: it cannot start; the message is its own.
         errors.WaitTimeoutError: it is not ready at the deadline.
     """
     require_linux()
+    for name in _ITS_SETTINGS:
+        settings.resolve(name, environ=environ)
     folder = rendezvous.folder(environ, prepare=True)
     running = _running(folder)
     if running is not None and not is_older(running):

@@ -73,6 +73,11 @@ def test_it_is_a_process_of_its_own(environ: dict[str, str]) -> None:
     assert not ours & theirs
 
 
+def test_a_bad_setting_is_told_though_the_daemon_runs(local_cloud: LocalCloud) -> None:
+    with pytest.raises(errors.SettingError, match="AGENT_SANDBOX_LOCAL_DISK"):
+        ensure({**local_cloud.environ, "AGENT_SANDBOX_LOCAL_DISK": "tiny"})
+
+
 def test_it_has_no_secret_of_its_starter(environ: dict[str, str]) -> None:
     secrets = {"AWS_SECRET_ACCESS_KEY": "wJalr", "AWS_SESSION_TOKEN": "FwoG", "GITHUB_TOKEN": "ghp_x"}
     kept = {"JENKINS_NODE_COOKIE": "crumb", "https_proxy": "http://127.0.0.1:9", "LC_ALL": "C.UTF-8"}
