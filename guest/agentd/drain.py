@@ -12,6 +12,8 @@ import select
 import threading
 import time
 
+from . import journal
+
 MAX_PIPES = 128
 _PIECE_BYTES = 65536
 _PAUSE_SECONDS = 0.02
@@ -27,10 +29,12 @@ class Drain:
         self._wake: int | None = None
 
     def take(self, descriptor: int) -> None:
-        """Own ``descriptor`` from here on. Above MAX_PIPES the oldest pipe is closed."""
+        """Own ``descriptor`` from here on. Above MAX_PIPES the oldest pipe is closed, and without a thread this one."""
         os.set_blocking(descriptor, False)
         with self._lock:
-            self._ensure_thread()
+            if not self._ensure_thread():
+                os.close(descriptor)
+                return
             self._pipes.append(descriptor)
             self._poller.register(descriptor, select.POLLIN)
             if len(self._pipes) > MAX_PIPES:
@@ -42,11 +46,21 @@ class Drain:
         with self._lock:
             return len(self._pipes)
 
-    def _ensure_thread(self) -> None:
-        if self._wake is None:
-            reader, self._wake = os.pipe()
-            self._poller.register(reader, select.POLLIN)
+    def _ensure_thread(self) -> bool:
+        if self._wake is not None:
+            return True
+        reader, writer = os.pipe()
+        self._poller.register(reader, select.POLLIN)
+        try:
             threading.Thread(target=self._run, args=(reader,), name="agentd-drain", daemon=True).start()
+        except RuntimeError as error:  # a command took all the processes that there may be
+            self._poller.unregister(reader)
+            os.close(reader)
+            os.close(writer)
+            journal.report(f"a background child's output was closed: {error}")
+            return False
+        self._wake = writer
+        return True
 
     def _run(self, reader: int) -> None:
         while True:

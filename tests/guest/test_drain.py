@@ -30,6 +30,23 @@ def test_what_is_written_goes_nowhere_and_the_writer_never_blocks() -> None:
         stream.write(b"x" * MORE_THAN_A_PIPE)
 
 
+def test_without_a_thread_the_pipe_is_closed_and_the_next_one_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    drained = drain.Drain()
+    reader, writer = os.pipe()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        drained.take(reader)
+    assert is_closed(writer)
+    os.close(writer)
+    reader, writer = os.pipe()
+    drained.take(reader)
+    with open(writer, "wb") as stream:
+        stream.write(b"x" * MORE_THAN_A_PIPE)
+
+
 def test_a_pipe_is_given_back_when_its_writers_are_gone() -> None:
     drained = drain.Drain()
     reader, writer = os.pipe()
