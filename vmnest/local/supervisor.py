@@ -42,6 +42,7 @@ _INSIDE_ID = 1000
 _HOSTNAME = "sandbox"
 _MAX_CONNECTIONS = 512
 _MAX_DIAL_MILLISECONDS = 60_000
+_ACCEPT_PAUSE_SECONDS = 0.02
 _SIGKILL = 9
 _SIGTERM = 15
 _SIOCSIFFLAGS = 0x8914
@@ -344,7 +345,11 @@ class Supervisor:
     # -- the door ------------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        descriptor, _ = self._files.listener._accept()  # type: ignore[attr-defined]
+        try:
+            descriptor, _ = self._files.listener._accept()  # type: ignore[attr-defined]
+        except OSError:  # out of descriptors: it stays in the backlog, until a connection or a dial has ended
+            time.sleep(_ACCEPT_PAUSE_SECONDS)
+            return
         if len(self._connections) >= _MAX_CONNECTIONS:
             os.close(descriptor)
             return

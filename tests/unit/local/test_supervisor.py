@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -130,6 +131,24 @@ def test_connections_beyond_the_limit_are_refused_and_others_served(room: Room) 
         assert call.recv(10) == b"here"
     for connection in connections:
         connection.close()
+
+
+def test_a_lack_of_descriptors_makes_callers_wait_and_ends_nothing(room: Room) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        running = room.start_listener()  # its supervisor inherits the limit
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    callers = [channel.connect(running.folder) for _ in range(280)]
+    callers[-1].settimeout(0.2)
+    channel.send(callers[-1], "dial", 8080, 1000)
+    with pytest.raises(TimeoutError):
+        channel.receive(callers[-1])
+    for caller in callers:
+        caller.close()
+    with running.dial(8080, timeout=5) as call:
+        assert call.recv(10) == b"here"
 
 
 def test_a_watcher_hears_what_was_before_it_came(room: Room) -> None:
