@@ -175,6 +175,11 @@ class Lock:
         if fd >= 0:
             os.close(fd)
 
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the lock is held on a file that was removed, most likely with its folder: it keeps nobody out."""
+        return self._fd >= 0 and os.fstat(self._fd).st_nlink == 0
+
     def __enter__(self) -> Lock:
         self.take()
         return self

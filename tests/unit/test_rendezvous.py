@@ -99,6 +99,13 @@ class TestLocks:
         thread.join()
         assert entered.is_set()
 
+    def test_a_lock_whose_file_was_removed_is_orphaned(self, tmp_path):
+        with rendezvous.daemon_lock(str(tmp_path), deadline.Deadline(1)) as lock:
+            assert not lock.is_orphaned
+            (tmp_path / rendezvous.DAEMON_LOCK).unlink()
+            assert lock.is_orphaned
+        assert not lock.is_orphaned
+
     def test_a_starter_gives_up_at_its_deadline(self, tmp_path):
         with rendezvous.start_lock(str(tmp_path), deadline.NEVER), pytest.raises(errors.WaitTimeoutError):
             rendezvous.start_lock(str(tmp_path), deadline.Deadline(0.05)).take()

@@ -173,11 +173,16 @@ class Daemon:
         self._stop_reason = self._stop_reason or reason
         self._stop.set()
 
-    def wait(self) -> None:
-        """Serve until somebody asks for the end, or nothing has run for long enough."""
+    def wait(self, lock: rendezvous.Lock) -> None:
+        """Serve until somebody asks for the end, nothing has run for long enough, or the folder was removed.
+
+        Nobody can find a daemon without its folder: its VMs would be left to run for hours.
+        """
         _LOG.info("serving %s", self._url)
         while not self._stop.wait(min(_IDLE_CHECK_SECONDS, self._config.idle_seconds / 4)):
-            if self._is_idle() and self._leave():
+            if lock.is_orphaned:
+                self.stop("its folder was removed")
+            elif self._is_idle() and self._leave():
                 break
         _LOG.info("ending: %s", self._stop_reason)
 
@@ -229,7 +234,7 @@ def run(config: Config, *, ready: Callable[[bytes], None], select_driver: Select
         _handle_signals(daemon)
         rendezvous.write_daemon(config.folder, address)
         ready(rendezvous.build_ready(address))
-        daemon.wait()
+        daemon.wait(lock)
     finally:
         daemon.close()
         lock.release()

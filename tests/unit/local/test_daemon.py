@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import socket
 import threading
 import urllib.parse
@@ -31,6 +32,11 @@ def make(folder, *, driver=None, idle_seconds=600.0, environ=None):
     config = daemon.Config(folder=folder, environ=environ or {}, idle_seconds=idle_seconds)
     one = daemon.Daemon(config, select_driver=select)
     return one, asked
+
+
+def wait(one, folder):
+    with rendezvous.daemon_lock(folder, deadline.Deadline(5)) as lock:
+        one.wait(lock)
 
 
 @contextlib.contextmanager
@@ -108,7 +114,7 @@ def test_leftovers_are_given_to_the_driver_and_removed(folder):
 
 def test_waiting_ends_when_asked_to(folder):
     with opened(folder) as (one, _):
-        thread = threading.Thread(target=one.wait)
+        thread = threading.Thread(target=wait, args=(one, folder))
         thread.start()
         one.stop("asked to")
         thread.join(10)
@@ -118,14 +124,23 @@ def test_waiting_ends_when_asked_to(folder):
 def test_waiting_ends_when_idle_and_the_address_goes_first(folder):
     with opened(folder, idle_seconds=0.02) as (one, address):
         rendezvous.write_daemon(folder, address)
-        one.wait()
+        wait(one, folder)
         assert rendezvous.read(folder) is None
         assert answers(port_of(address))
 
 
+def test_waiting_ends_when_the_folder_was_removed(folder):
+    with opened(folder, idle_seconds=0.1) as (one, _):
+        with rendezvous.daemon_lock(folder, deadline.Deadline(5)) as lock:
+            shutil.rmtree(folder)
+            os.mkdir(folder)
+            one.wait(lock)
+        assert one._stop_reason == "its folder was removed"
+
+
 def test_it_stays_while_somebody_is_coming(folder):
     with opened(folder, idle_seconds=0.02) as (one, _):
-        thread = threading.Thread(target=one.wait)
+        thread = threading.Thread(target=wait, args=(one, folder))
         with rendezvous.start_lock(folder, deadline.Deadline(5)):
             thread.start()
             thread.join(0.3)

@@ -40,7 +40,7 @@ class Rubbish:
 
     def collect(self) -> None:
         """Begin to remove what is on the heap."""
-        if not os.listdir(self._folder):
+        if not os.path.isdir(self._folder) or not os.listdir(self._folder):
             return
         try:
             # It only forks: its child, which nobody has to reap, does the work.
