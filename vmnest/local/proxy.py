@@ -327,6 +327,8 @@ class _Exchange:
     ) -> http1.Response:
         dropped = set(_HOP_BY_HOP) | {option.lower() for option in http1.elements(response.fields, "connection")}
         dropped.add(names.REQUEST_ID_HEADER)
+        if response.status == 204:  # it has no body, whatever it says; a client might wait for one
+            dropped |= {"content-length", "transfer-encoding"}
         # A guest that speaks in the proxy's name would make clients believe what is not so.
         kept = [
             field

@@ -118,3 +118,21 @@ def test_what_comes_after_the_answer_comes_after_it():
         reply = httpd.Reply(200, [], b"bye", then=lambda: seen.append(near.recv(1000)))
         httpd.serve(far, lambda request, body: reply)
     assert seen[0].endswith(b"bye")
+
+
+def test_a_peer_that_drips_after_our_last_words_is_left(monkeypatch):
+    monkeypatch.setattr(httpd, "_LINGER_SECONDS", 0.05)
+    left = threading.Event()
+
+    def drip():
+        with contextlib.suppress(ConnectionError):
+            while not left.wait(0.01):
+                near.sendall(b"x")
+
+    near, far = socket.socketpair()
+    with near, far:
+        thread = threading.Thread(target=drip)
+        thread.start()
+        httpd.linger(streams.Stream(far))
+        left.set()
+        thread.join()

@@ -241,6 +241,11 @@ class TestResponses:
                 response = connection.getresponse()
                 assert (response.status, response.read()) == (status, b"")
 
+    def test_an_answer_that_has_no_body_tells_no_length(self):
+        with serving(App(b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n")) as endpoint:
+            status, headers, _ = endpoint.get()
+        assert (status, "content-length" in headers) == (204, False)
+
     def test_a_body_without_length_comes_as_chunks(self):
         with serving(lambda stream: (stream.read_head(), stream.send(b"HTTP/1.0 200 OK\r\n\r\nall of it"))) as endpoint:
             _, headers, body = endpoint.get()
