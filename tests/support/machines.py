@@ -127,7 +127,7 @@ class FakeDriver:
         self.machines: list[FakeMachine] = []
         self.discarded: list[str] = []
         self.gate: threading.Event | None = None
-        self.failure: errors.LocalCloudError | None = None
+        self.failure: Exception | None = None
 
     def start(self, launch: interface.Launch, *, on_end: Callable[[interface.Ended], None]) -> FakeMachine:
         self.launches.append(launch)

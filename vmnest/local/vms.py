@@ -178,6 +178,9 @@ class VMs:
             _LOG.warning("%s did not start: %s", record.microvm_id, error)
             self._finish(record, reason=f"MicroVM did not start: {error}")
             return
+        except Exception:  # a fault of ours; the VM must not stay PENDING for ever
+            self._finish(record, reason="MicroVM did not start: the daemon's log has the reason")
+            raise
         with record.changed:
             record.machine = machine
             is_wanted = record.state == names.PENDING

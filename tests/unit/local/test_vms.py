@@ -106,6 +106,14 @@ def test_a_failed_run_hook_ends_the_vm_with_its_text(stage, hooks):
     assert stage.driver.machines[0].ended is not None
 
 
+def test_a_fault_of_the_driver_leaves_no_vm_pending(stage, caplog):
+    stage.driver.failure = RuntimeError("can't start new thread")
+    record = stage.wait(stage.run(), names.TERMINATED)
+    assert record.state_reason.startswith("MicroVM did not start")
+    stage.vms.close()
+    assert "can't start new thread" in caplog.text
+
+
 def test_a_vm_that_does_not_start_is_terminated_with_the_drivers_words(stage):
     stage.driver.failure = errors.LocalCloudError("no room")
     record = stage.wait(stage.run(), names.TERMINATED)
