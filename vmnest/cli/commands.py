@@ -83,7 +83,9 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
 
 
 def finish(data: dict[str, object], *, options: _ExecOptions) -> int:
-    """The exit status for what a command left, and a remark if it was ended at its timeout."""
+    """The exit status for what a command left, with remarks if output is missing or its timeout ended it."""
+    if data["truncated"]:
+        output.remark("the output is not whole: it is larger than what is kept of it", options=options)
     if data["timed_out"]:
         # Another agent than ours may have a timeout of its own.
         after = "at a timeout of the agent" if options.timeout is None else f"after {options.timeout:g} s"

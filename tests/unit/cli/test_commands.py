@@ -62,10 +62,16 @@ def test_what_fails_before_the_command_is_status_125(
 @pytest.mark.parametrize(("status", "ours"), [(0, 0), (9, 9), (255, 255), (256, 255), (2**31, 255)])
 def test_a_status_beyond_a_byte_never_becomes_success(status: int, ours: int) -> None:
     options = commands._ExecOptions(timeout=None, quiet=False, json=False)
-    assert commands.finish({"exit_code": status, "timed_out": False}, options=options) == ours
+    assert commands.finish({"exit_code": status, "timed_out": False, "truncated": False}, options=options) == ours
 
 
 def test_an_agent_may_have_a_timeout_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
     options = commands._ExecOptions(timeout=None, quiet=False, json=False)
-    assert commands.finish({"exit_code": 143, "timed_out": True}, options=options) == 124
+    assert commands.finish({"exit_code": 143, "timed_out": True, "truncated": False}, options=options) == 124
     assert capfd.readouterr().err == "vmnest: the command was ended at a timeout of the agent\n"
+
+
+def test_output_that_is_not_whole_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    options = commands._ExecOptions(timeout=None, quiet=False, json=False)
+    assert commands.finish({"exit_code": 0, "timed_out": False, "truncated": True}, options=options) == 0
+    assert capfd.readouterr().err == "vmnest: the output is not whole: it is larger than what is kept of it\n"
