@@ -40,7 +40,7 @@ def main() -> int:
 
 def _serve(settings: Config) -> int:
     # Loaded after the fork of process 1, so that it stays small.
-    from . import config, drain, handlers, hooks, identity, process, server, state
+    from . import __version__, config, drain, handlers, hooks, identity, journal, process, server, state
 
     agent_state = state.State()
     own_root = os.fsencode(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -68,6 +68,7 @@ def _serve(settings: Config) -> int:
     _start(agent, name="agentd-api", waker=waker[1])
     _start(hook, name="agentd-hooks", waker=waker[1])
     agent_state.serving.set()
+    journal.report(f"{__version__} listens on {settings.bind}, port {agent.server_port}, hooks {hook.server_port}")
     if settings.ready_fd is not None:
         _announce(settings.ready_fd, agent, hook)
     cause = os.read(waker[0], 1)

@@ -18,6 +18,7 @@ import pytest
 from tests.support import skips
 from tests.support.agent import GUEST, Agent, running_agent
 from tests.support.paths import find_python
+from vmnest._guest.agentd import __version__
 
 ANY_PORT = {"PATH": os.environ["PATH"], "PYTHONPATH": str(GUEST), "AGENTD_PORT": "0", "AGENTD_HOOK_PORT": "0"}
 
@@ -84,6 +85,11 @@ serve.run()
     )
     assert done.returncode == 1
     assert b"the listening socket is gone" in done.stderr
+
+
+def test_it_tells_where_it_listens(agent: Agent) -> None:
+    told = agent.log_path.read_text()
+    assert told == f"agentd: {__version__} listens on 127.0.0.1, port {agent.port}, hooks {agent.hook_port}\n"
 
 
 def test_it_listens_on_the_loopback_only_unless_told(agent: Agent) -> None:

@@ -112,8 +112,8 @@ class Agent:
         return socket.create_connection((self.host, port or self.port), timeout=self.timeout)
 
     def log(self) -> str:
-        """What the agent wrote on standard error."""
-        return self.log_path.read_text(errors="replace")
+        """What the agent wrote on standard error, after the line that says where it listens."""
+        return self.log_path.read_text(errors="replace").partition("\n")[2]
 
 
 def decode_exec(reply: Reply) -> ExecReply:
