@@ -46,7 +46,7 @@ def main() -> None:
     for name in sys.argv[1:]:
         show(f"read {name}", lambda path=Path(name): read(path))  # type: ignore[misc] # binds the path of this round
     show("write to /work", lambda: write(Path("/work/note")))
-    show("write to /usr", lambda: write(Path("/usr/note")))
+    show("write to /usr", lambda: f"{write(Path('/usr/note'))}, to a layer of this sandbox alone")
 
 
 main()
