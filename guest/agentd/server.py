@@ -150,6 +150,12 @@ class Connection(lean.server.BaseHTTPRequestHandler):
         except (OSError, PeerGoneError):
             self.close_connection = True
 
+    def finish(self) -> None:
+        """Let go of the streams. What a client did not take is still in the buffer, and fails once more."""
+        with contextlib.suppress(OSError):
+            self.wfile.close()
+        self.rfile.close()
+
     def handle_one_request(self) -> None:
         """Read one request and answer it."""
         try:

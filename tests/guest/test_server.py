@@ -320,9 +320,19 @@ def test_an_answer_that_breaks_in_the_middle_is_cut_and_not_completed(
     assert "the disk is gone" in capsys.readouterr().err
 
 
-def test_an_answer_is_closed_when_its_client_does_not_wait_for_it() -> None:
+def test_an_answer_is_closed_when_its_client_does_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     closed = threading.Event()
     gone = threading.Event()
+    over = threading.Event()
+    shutdown_request = server.Listener.shutdown_request
+
+    def end(self: server.Listener, request: socket.socket) -> None:
+        shutdown_request(self, request)
+        over.set()
+
+    monkeypatch.setattr(server.Listener, "shutdown_request", end)
 
     def blocks() -> Iterator[bytes]:
         assert gone.wait(10)
@@ -339,6 +349,8 @@ def test_an_answer_is_closed_when_its_client_does_not_wait_for_it() -> None:
             connection.sendall(HEALTH)
         gone.set()
         assert closed.wait(10)
+        assert over.wait(10)
+    assert capsys.readouterr().err == "", "a client that goes away is no error"
 
 
 def test_a_route_may_find_its_client_gone() -> None:
