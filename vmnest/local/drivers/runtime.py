@@ -78,8 +78,14 @@ def compile_agent(folder: str, *, interpreter: str) -> subprocess.Popen[bytes]:
 
 def own_interpreter() -> str:
     """The interpreter that runs the daemon; the one behind a virtual environment, which may vanish."""
-    base: str = getattr(sys, "_base_executable", None) or sys.executable
-    return base if os.access(base, os.X_OK) else sys.executable
+    if sys.prefix == sys.base_prefix:
+        return sys.executable
+    # Before 3.11 the first of these is the environment's own.
+    usual = os.path.join(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
+    for path in (getattr(sys, "_base_executable", None), usual):
+        if path and path != sys.executable and os.access(path, os.X_OK):
+            return str(path)
+    return sys.executable
 
 
 def install(folder: str) -> Runtime:
