@@ -129,7 +129,9 @@ def test_a_command_inherits_no_descriptor_and_no_blocked_signal(bench: Bench) ->
         lines = out(outcome).decode().split("\n")
         # 3 is the directory that ls itself reads.
         assert lines[:4] == ["0", "1", "2", "3"]
-        assert [line.split()[1] for line in lines[4:6]] == ["0" * 16, "0" * 16]
+        # A C library may keep its own two signals (32, 33) ignored in what it spawns, this test's process among it.
+        of_the_library = 0b11 << 31
+        assert [int(line.split()[1], 16) & ~of_the_library for line in lines[4:6]] == [0, 0]
 
 
 def test_more_output_than_a_pipe_and_memory_hold_arrives_whole(bench: Bench) -> None:
