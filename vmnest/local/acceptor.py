@@ -141,7 +141,7 @@ class Acceptor:
     def _serve(self, sock: socket.socket, door: _Door) -> None:
         try:
             door.serve(sock)
-        except Exception:
+        except Exception:  # the last line of a connection: the others go on
             _LOG.exception("a connection failed")
         finally:
             self._release(threading.current_thread(), door)

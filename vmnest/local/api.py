@@ -82,7 +82,7 @@ class ControlPlane:
                 wire, then = shapes.WireAnswer(200, _JSON, json.dumps(answer.content).encode()), answer.then
         except faults.Fault as fault:
             wire = _error(fault, model=None)
-        except Exception:
+        except Exception:  # the last line of a call: the daemon goes on
             _LOG.exception("%s %s failed", request.method, request.target)
             wire = _error(faults.internal(), model=None)
         head = [

@@ -64,7 +64,7 @@ class Timers:
         while (action := self._next()) is not None:
             try:
                 action()
-            except Exception:
+            except Exception:  # the last line of a timed call: those behind it are still made
                 _LOG.exception("a timed call failed")
 
     def _next(self) -> Action | None:
