@@ -84,23 +84,38 @@ class Hooks:
 
 
 class FakeMachine:
-    """A machine whose guest ports are loopback ports."""
+    """A machine whose guest ports are loopback ports. ``freeze_failure`` makes its next freezing fail."""
 
     def __init__(self, ports: Mapping[int, int], *, on_end: Callable[[interface.Ended], None]) -> None:
         self.ports = dict(ports)
         self.ended: interface.Ended | None = None
         self.facts: Mapping[str, object] = {"isolation": "namespace", "enforced": "watch"}
+        self.is_frozen = False
+        self.freeze_failure: Exception | None = None
         self.dialled: list[int] = []
-        self._on_end = on_end
+        self.on_end = on_end
         self._lock = threading.Lock()
 
     def dial(self, port: int, *, timeout: float) -> socket.socket:
-        if self.ended is not None:
-            raise errors.LocalCloudError("the machine is gone")
+        self._check_alive()
         self.dialled.append(port)
         if port not in self.ports:
             raise ConnectionRefusedError
         return socket.create_connection(("127.0.0.1", self.ports[port]), timeout=timeout)
+
+    def freeze(self) -> None:
+        self._check_alive()
+        if self.freeze_failure is not None:
+            raise self.freeze_failure
+        self.is_frozen = True
+
+    def thaw(self) -> None:
+        self._check_alive()
+        self.is_frozen = False
+
+    def _check_alive(self) -> None:
+        if self.ended is not None:
+            raise errors.LocalCloudError("the machine is gone")
 
     def stop(self, *, grace: float = 0) -> None:
         self.end(interface.Ended(None, 9, interface.STOPPED))
@@ -111,11 +126,14 @@ class FakeMachine:
             if self.ended is not None:
                 return
             self.ended = ended
-        self._on_end(ended)
+        self.on_end(ended)
 
 
 class FakeDriver:
-    """Starts FakeMachines. ``gate`` holds starts back until it is set; ``failure`` makes them fail."""
+    """Starts FakeMachines. ``gate`` holds starts back until it is set; ``failure`` makes them fail.
+
+    ``running`` has the machines of an earlier daemon, by folder: they can be adopted.
+    """
 
     name = "fake"
     isolation = "namespace"
@@ -126,6 +144,8 @@ class FakeDriver:
         self.launches: list[interface.Launch] = []
         self.machines: list[FakeMachine] = []
         self.discarded: list[str] = []
+        self.running: dict[str, FakeMachine] = {}
+        self.adopted: list[str] = []
         self.gate: threading.Event | None = None
         self.failure: Exception | None = None
 
@@ -137,6 +157,14 @@ class FakeDriver:
             raise self.failure
         self.machines.append(FakeMachine(self.ports, on_end=on_end))
         return self.machines[-1]
+
+    def adopt(self, folder: str, *, on_end: Callable[[interface.Ended], None]) -> FakeMachine | None:
+        machine = self.running.get(folder)
+        if machine is None or machine.ended is not None:
+            return None
+        self.adopted.append(folder)
+        machine.on_end = on_end
+        return machine
 
     def discard(self, folder: str) -> None:
         self.discarded.append(folder)

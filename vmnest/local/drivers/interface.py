@@ -20,6 +20,9 @@ MEMORY = "memory"
 DISK = "disk"
 LOST = "lost"
 
+ENFORCED_CGROUP = "cgroup"
+ENFORCED_WATCH = "watch"
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -31,7 +34,7 @@ class Launch:
         command: The main process, or None for the agent.
         environment: What the main process finds besides the driver's own variables.
         cpus: CPUs that the VM may use, or None for all.
-        memory_mib: Memory that the VM may use.
+        memory_mib: Memory that the VM's processes, and the files that they keep in memory, may use together.
         disk_bytes: Size of the writable layer.
         max_seconds: The VM is ended this long after its start, whether or not a daemon lives.
         visible: Further host directories that can be read inside; the driver was selected with them.
@@ -75,7 +78,11 @@ class Machine(Protocol):
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """What really holds for it: ``isolation``, ``enforced`` and the driver's own."""
+        """What really holds for it: ``isolation``, ``enforced`` (ENFORCED_CGROUP or ENFORCED_WATCH) and more."""
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether ``freeze`` was the last that happened to it, by whichever daemon. Cheap; asks nobody."""
 
     def dial(self, port: int, *, timeout: float) -> socket.socket:
         """A blocking TCP socket, connected to ``127.0.0.1:port`` in the VM.
@@ -84,10 +91,31 @@ class Machine(Protocol):
             ConnectionRefusedError: nothing listens there.
             TimeoutError: no connection within ``timeout`` seconds.
             errors.LocalCloudError: the VM is gone.
+
+        The kernel connects to a frozen VM too, and nobody answers there: look at ``is_frozen`` before.
+        """
+
+    def freeze(self) -> None:
+        """Stop every process of the VM where it is; none of them runs any more on return. Idempotent.
+
+        Time goes on: the maximum duration, and connections whose other end gives up.
+
+        Raises:
+            errors.LocalCloudError: the VM has ended, or not all of it could be stopped; then all of it runs on.
+        """
+
+    def thaw(self) -> None:
+        """Let the VM go on, but for processes that were stopped (SIGSTOP) before ``freeze``. Idempotent.
+
+        Raises:
+            errors.LocalCloudError: the VM has ended.
         """
 
     def stop(self, *, grace: float = 0) -> None:
-        """End it and wait until nothing of it is left; TERM first when ``grace`` seconds are given. Idempotent."""
+        """End it and wait until nothing of it is left; TERM first when ``grace`` seconds are given. Idempotent.
+
+        A frozen VM gets no TERM and no grace, since it could not use them.
+        """
 
 
 class Driver(Protocol):
@@ -113,6 +141,12 @@ class Driver(Protocol):
 
         Raises:
             errors.LocalCloudError: the VM did not start; the message names the step and shows the console's end.
+        """
+
+    def adopt(self, folder: str, *, on_end: Callable[[Ended], None]) -> Machine | None:
+        """The running VM of a folder that an earlier daemon started, or None if nothing answers there.
+
+        From here on its end is seen, and ``on_end`` called as by ``start``. After None, ``discard`` the folder.
         """
 
     def discard(self, folder: str) -> None:

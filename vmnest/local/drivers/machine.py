@@ -32,6 +32,7 @@ DIAL_SPARE_SECONDS = 5.0
 _STOP_SECONDS = 10.0
 _EXIT_SECONDS = 2.0
 _LAYER_SECONDS = 600.0  # a layer of millions of files takes that long to remove
+_FREEZE_SECONDS = 30.0  # the supervisor gives up long before
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -51,6 +52,7 @@ class NamespaceMachine:
         """``pid`` is the supervisor's, if it is a child of ours."""
         self.facts = facts
         self.ended: Ended | None = None
+        self.is_frozen = False
         self.folder = folder
         self._connection = connection
         self.pid = pid
@@ -60,6 +62,8 @@ class NamespaceMachine:
         self._pidfd: int | None = None
         self._supervisor = os.pidfd_open(_peer(connection) if pid is None else pid)
         self._gone = threading.Event()
+        # Held while the supervisor answers, which is bounded: a freeze and a thaw at once end in one state, not in two.
+        self._freezing = threading.Lock()
 
     @classmethod
     def reconnect(
@@ -86,6 +90,33 @@ class NamespaceMachine:
 
     def dial(self, port: int, *, timeout: float) -> socket.socket:
         """See ``interface.Machine``."""
+        words, descriptor = self._converse("dial", port, int(timeout * 1000), timeout=timeout + DIAL_SPARE_SECONDS)
+        return _check_call(words, descriptor, port=port)
+
+    def freeze(self) -> None:
+        """See ``interface.Machine``."""
+        with self._freezing:
+            self._ask("freeze", wanted="frozen")
+            self.is_frozen = True
+
+    def thaw(self) -> None:
+        """See ``interface.Machine``."""
+        with self._freezing:
+            self._ask("thaw", wanted="thawed")
+            self.is_frozen = False
+
+    def _ask(self, request: str, *, wanted: str) -> None:
+        """Have the supervisor do what it answers with one word."""
+        words, descriptor = self._converse(request, timeout=_FREEZE_SECONDS)
+        if descriptor is not None:
+            os.close(descriptor)
+        if not words:
+            raise errors.LocalCloudError("The sandbox has ended")
+        if words != [wanted]:
+            raise errors.LocalCloudError(f"The sandbox could not be {wanted}: {' '.join(words)}")
+
+    def _converse(self, *request: object, timeout: float) -> tuple[list[str], int | None]:
+        """One request to the supervisor, and its answer, on a connection of their own."""
         if self.ended is not None:
             raise errors.LocalCloudError(f"The sandbox has ended ({self.ended.reason})")
         try:
@@ -93,14 +124,13 @@ class NamespaceMachine:
         except OSError as error:
             raise errors.LocalCloudError(f"The supervisor of the sandbox does not answer: {error}") from error
         try:
-            connection.settimeout(timeout + DIAL_SPARE_SECONDS)
-            channel.send(connection, "dial", port, int(timeout * 1000))
-            words, descriptor = channel.receive(connection)
+            connection.settimeout(timeout)
+            channel.send(connection, *request)
+            return channel.receive(connection)
         except (OSError, ValueError) as error:
             raise errors.LocalCloudError(f"The supervisor of the sandbox does not answer: {error}") from error
         finally:
             connection.close()
-        return _check_call(words, descriptor, port=port)
 
     def stop(self, *, grace: float = 0) -> None:
         """See ``interface.Machine``."""
