@@ -104,6 +104,7 @@ class Daemon:
         data_plane: proxy.Proxy,
     ) -> vms.VMs:
         def publish(record: records.Record) -> None:
+            assert record.listener is not None
             serving.listen(
                 record.listener, lambda sock: data_plane.serve(record, sock), name=f"endpoint {record.microvm_id}"
             )

@@ -55,6 +55,11 @@ def microvm_not_found(microvm_id: str) -> Fault:
     return not_found(f"MicroVM not found: {microvm_id}")
 
 
+def microvm_ended(microvm_id: str) -> Fault:
+    """The MicroVM ends, or has ended."""
+    return validation(f"The MicroVM {microvm_id} has been terminated and its state cannot be changed.")
+
+
 def access_denied(action: str, resource: str) -> Fault:
     """The caller may not do this to that resource (403)."""
     return Fault(

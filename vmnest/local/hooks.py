@@ -12,7 +12,10 @@ from .. import errors
 from .._guest.agentd import wire
 from ..wire import bodies, http1, streams
 
+# What an image would say of its hooks, 1 to 60 s.
 RUN_SECONDS = 60.0
+SUSPEND_SECONDS = 10.0  # the agent drains commands for 8 s by default
+RESUME_SECONDS = 30.0
 TERMINATE_SECONDS = 5.0
 _MAX_ANSWER_BYTES = 65536
 _DETAILS = "Please check your hook endpoint and application logs for more details."
@@ -52,6 +55,24 @@ def post_run(machine: Dialer, *, microvm_id: str, payload: str | None, timeout: 
         HookError: the hook failed.
     """
     _post(machine, "run", {"microvmId": microvm_id, "runHookPayload": payload or ""}, timeout=timeout)
+
+
+def post_suspend(machine: Dialer, *, timeout: float = SUSPEND_SECONDS) -> None:
+    """Tell the VM that it is about to be frozen.
+
+    Raises:
+        HookError: the hook failed.
+    """
+    _post(machine, "suspend", None, timeout=timeout)
+
+
+def post_resume(machine: Dialer, *, timeout: float = RESUME_SECONDS) -> None:
+    """Tell the VM that it runs again.
+
+    Raises:
+        HookError: the hook failed.
+    """
+    _post(machine, "resume", None, timeout=timeout)
 
 
 def post_terminate(machine: Dialer, *, timeout: float = TERMINATE_SECONDS) -> None:

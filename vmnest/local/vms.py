@@ -2,7 +2,8 @@
 
 Each start and each end runs in a thread of its own, since both wait for processes; the control plane answers at once.
 A VM's end may be asked for (TerminateMicrovm), come from its lifetime, from a failed hook or from itself; whatever
-comes first gives the stateReason. Ended VMs stay listed, the latest of them; their endpoints refuse for a while.
+comes first gives the stateReason. Ended VMs stay listed, the latest of them; their endpoints refuse for a while. What
+happens between start and end is in ``suspending``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 
 from .. import deadline, errors
 from ..wire import names
-from . import acceptor, faults, hooks, records
+from . import acceptor, faults, hooks, records, suspending, workers
 from .drivers import interface
 from .timers import Timers
 
@@ -51,10 +52,11 @@ class VMs:
     Args:
         driver: What isolates them.
         settings: What holds for all of them.
-        timers: For lifetimes.
+        timers: For lifetimes and idle times.
         publish: Called with a new record: from now on its listener is to be served.
         retire: Called with the listener of a VM that nobody needs any more.
-        clock: Time of day for the records.
+        ledger: Is told every change.
+        clock: Time of day for the records, and the clock of ``timers``.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class VMs:
         timers: Timers,
         publish: Publish,
         retire: Callable[[socket.socket], None],
+        ledger: records.Ledger | None = None,
         clock: deadline.Clock = deadline.SYSTEM_CLOCK,
     ) -> None:
         self.driver = driver
@@ -73,12 +76,14 @@ class VMs:
         self._publish = publish
         self._retire = retire
         self._clock = clock
+        self._ledger = ledger or records.NoLedger()
+        self._work = workers.Workers()
+        self._suspender = suspending.Suspender(end=self._end, work=self._work, timing=timers, clock=clock)
         self._lock = threading.Lock()  # guards all below
         self._records: dict[str, records.Record] = {}
         self._by_client_token: dict[str, records.Record] = {}
         self._ended: deque[records.Record] = deque()
         self._retiring: deque[records.Record] = deque()
-        self._threads: set[threading.Thread] = set()
         self._count = 0
         self._closed = False
         self._last_busy = clock.monotonic()
@@ -96,12 +101,35 @@ class VMs:
             if known is None:
                 record = self._add(spec, client_token)
         if known is not None:
-            if known.spec != spec:
+            if known.fingerprint != spec.fingerprint:
                 raise faults.conflict("The client token was used before, with other parameters.")
             return known
+        with record.changed:
+            self._ledger.save(record)
         self._publish(record)
-        self._spawn(f"start {record.microvm_id}", lambda: self._start(record))
+        self._work.spawn(f"start {record.microvm_id}", lambda: self._start(record))
         return record
+
+    def insert(self, record: records.Record, *, machine: interface.Machine | None, client_token: str | None) -> None:
+        """Take over a VM of an earlier daemon, in the state that its record has.
+
+        ``machine`` is its machine, which calls ``on_end``; None if it has none any more: then it is TERMINATED now, if
+        it was not. One that was TERMINATING is ended.
+        """
+        record.ledger = self._ledger
+        record.machine = machine
+        with self._lock:
+            self._count = max(self._count, record.number)
+            self._register(record, client_token)
+            if record.is_ended:
+                self._ended.append(record)
+        if record.listener is not None:
+            self._publish(record)
+        self._take_up(record)
+
+    def on_end(self, record: records.Record, ended: interface.Ended) -> None:
+        """Its machine has ended by itself, or was lost. Harmless if it is known already."""
+        self._finish(record, reason=records.end_reason(ended, memory_mib=record.spec.options.memory_mib))
 
     def get(self, microvm_id: str) -> records.Record:
         """The VM of that id.
@@ -119,6 +147,22 @@ class VMs:
         """All VMs, in the order of their start."""
         with self._lock:
             return list(self._records.values())
+
+    def suspend(self, record: records.Record) -> None:
+        """Begin to suspend a VM; nothing happens to one that is SUSPENDED, or will be.
+
+        Raises:
+            faults.Fault: its state does not allow it.
+        """
+        self._suspender.suspend(record)
+
+    def resume(self, record: records.Record) -> None:
+        """Begin to resume a VM; nothing happens to one that is RUNNING, or will be.
+
+        Raises:
+            faults.Fault: its state does not allow it.
+        """
+        self._suspender.resume(record)
 
     def terminate(self, record: records.Record) -> None:
         """Begin to end a VM; nothing happens to one that ends or has ended."""
@@ -146,9 +190,7 @@ class VMs:
             alive = [record for record in self._records.values() if not record.is_ended]
         for record in alive:
             self._end(record, reason=records.REASON_SUCCESS)
-        while threads := self._running_threads():
-            for thread in threads:
-                thread.join()
+        self._work.join()
 
     # -- starting ------------------------------------------------------------------------------------------------------
 
@@ -162,14 +204,19 @@ class VMs:
             spec,
             number=self._count,
             started_at=self._clock.time(),
-            listener=listener,
             endpoint=f"http://127.0.0.1:{listener.getsockname()[1]}",
+            listener=listener,
+            client_token=client_token,
         )
+        record.ledger = self._ledger
+        self._register(record, client_token)
+        return record
+
+    def _register(self, record: records.Record, client_token: str | None) -> None:
         self._records[record.microvm_id] = record
         if client_token:
             self._by_client_token[client_token] = record
         self._last_busy = self._clock.monotonic()
-        return record
 
     def _start(self, record: records.Record) -> None:
         try:
@@ -193,15 +240,14 @@ class VMs:
             self._end(record, reason=error.message)
             return
         with record.changed:
-            record.advance(records.RAN)
+            if record.advance(records.RAN):
+                self._suspender.watch(record)
 
     def _launch(self, record: records.Record) -> interface.Machine:
         spec = record.spec
         folder = os.path.join(self._settings.folder, FOLDER, record.microvm_id)
         os.makedirs(folder, mode=0o700)
-        record.lifetime = self._timers.after(
-            spec.max_seconds, lambda: self._end(record, reason=records.REASON_LIFETIME)
-        )
+        self._limit(record)
         launch = interface.Launch(
             microvm_id=record.microvm_id,
             folder=folder,
@@ -212,7 +258,27 @@ class VMs:
             cpus=spec.options.cpus,
             visible=tuple(self._settings.visible),
         )
-        return self.driver.start(launch, on_end=lambda ended: self._on_end(record, ended))
+        return self.driver.start(launch, on_end=lambda ended: self.on_end(record, ended))
+
+    def _limit(self, record: records.Record) -> None:
+        """End it when its lifetime is over."""
+        left = max(0.0, record.started_at + record.spec.max_seconds - self._clock.time())
+        record.lifetime = self._timers.after(left, lambda: self._end(record, reason=records.REASON_LIFETIME))
+
+    def _take_up(self, record: records.Record) -> None:
+        """Go on with a VM of an earlier daemon where that one was."""
+        machine = record.machine
+        if machine is None:
+            self._finish(record, reason=records.REASON_LOST)
+            return
+        with record.changed:
+            if record.is_ended:  # it ended just now
+                return
+            self._limit(record)
+            self._suspender.watch(record)
+            is_ending = record.state == names.TERMINATING
+        if is_ending:
+            self._work.spawn(f"end {record.microvm_id}", lambda: self._stop(record, machine))
 
     # -- ending --------------------------------------------------------------------------------------------------------
 
@@ -220,12 +286,11 @@ class VMs:
         """Begin to end the VM, for that reason. Called from any thread."""
         with record.changed:
             was_running = record.state == names.RUNNING
-            if not record.advance(records.ENDING):
+            if not record.advance(records.ENDING, reason=reason):
                 return
-            record.state_reason = reason
             machine = record.machine
         if machine is not None:
-            self._spawn(f"end {record.microvm_id}", lambda: self._stop(record, machine, is_told=was_running))
+            self._work.spawn(f"end {record.microvm_id}", lambda: self._stop(record, machine, is_told=was_running))
 
     def _stop(self, record: records.Record, machine: interface.Machine, *, is_told: bool = False) -> None:
         if is_told:
@@ -240,19 +305,13 @@ class VMs:
             _LOG.exception("%s could not be stopped cleanly", record.microvm_id)
         self._finish(record, reason=records.REASON_SUCCESS)
 
-    def _on_end(self, record: records.Record, ended: interface.Ended) -> None:
-        self._finish(record, reason=records.end_reason(ended, memory_mib=record.spec.options.memory_mib))
-
     def _finish(self, record: records.Record, *, reason: str) -> None:
         """Nothing of the VM is left; ``reason`` counts unless its end was asked for."""
         with record.changed:
-            if not record.advance(records.GONE):
+            if not record.advance(records.GONE, at=self._clock.time(), reason=reason):
                 return
-            record.state_reason = record.state_reason or reason
-            record.terminated_at = self._clock.time()
-        if record.lifetime is not None:
-            record.lifetime.cancel()
-        self._spawn(f"tidy {record.microvm_id}", lambda: self._tidy(record))
+            record.cancel_timers()
+        self._work.spawn(f"tidy {record.microvm_id}", lambda: self._tidy(record))
 
     def _tidy(self, record: records.Record) -> None:
         folder = os.path.join(self._settings.folder, FOLDER, record.microvm_id)
@@ -266,34 +325,14 @@ class VMs:
             for _ in range(len(self._ended) - MAX_ENDED_RECORDS):
                 self._forget(self._ended.popleft())
         for one in retired:
-            self._retire(one.listener)
+            if one.listener is not None:
+                self._retire(one.listener)
 
     def _forget(self, record: records.Record) -> None:
         del self._records[record.microvm_id]
+        self._ledger.forget(record.microvm_id)
         for token in [token for token, known in self._by_client_token.items() if known is record]:
             del self._by_client_token[token]
-
-    # -- threads -------------------------------------------------------------------------------------------------------
-
-    def _spawn(self, name: str, work: Callable[[], None]) -> None:
-        def run() -> None:
-            try:
-                work()
-            except Exception:
-                _LOG.exception("%s failed", name)
-            finally:
-                with self._lock:
-                    self._threads.discard(thread)
-
-        thread = threading.Thread(target=run, name=name)
-        # Started under the lock: who joins the threads that it finds must not find one that was not started.
-        with self._lock:
-            thread.start()
-            self._threads.add(thread)
-
-    def _running_threads(self) -> list[threading.Thread]:
-        with self._lock:
-            return list(self._threads)
 
 
 def _environment(spec: records.Spec) -> Mapping[str, str]:

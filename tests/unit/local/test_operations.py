@@ -118,12 +118,16 @@ class TestStates:
         assert ended["terminatedAt"] >= ended["startedAt"]
         assert call(stage, "TerminateMicrovm", microvmIdentifier=found["microvmId"]) == {}
 
-    def test_a_running_vm_can_be_resumed_and_not_suspended(self, stage):
+    def test_suspending_and_resuming_are_asked_for_and_answered_at_once(self, stage):
         found = run(stage)
-        assert call(stage, "ResumeMicrovm", microvmIdentifier=found["microvmId"]) == {}
-        status, message = refusal(stage, "SuspendMicrovm", microvmIdentifier=found["microvmId"])
-        assert status == 400
-        assert "cannot suspend" in message
+        record = stage.vms.get(found["microvmId"])
+        for name, state in [("SuspendMicrovm", "SUSPENDED"), ("ResumeMicrovm", "RUNNING")]:
+            assert call(stage, name, microvmIdentifier=found["microvmId"]) == {}
+            with record.changed:
+                assert record.changed.wait_for(lambda state=state: record.state == state, 10)
+            described = call(stage, "GetMicrovm", microvmIdentifier=found["microvmId"])
+            assert (described["state"], described["stateReason"]) == (state, None)
+            assert call(stage, name, microvmIdentifier=found["microvmId"]) == {}
 
     @pytest.mark.parametrize("name", ["SuspendMicrovm", "ResumeMicrovm"])
     def test_a_terminated_vm_stays_so(self, stage, name):

@@ -202,9 +202,7 @@ def test_only_the_latest_endpoints_and_records_are_kept(stage, monkeypatch):
         record = stage.wait(stage.run(client_token=str(number)), names.RUNNING)
         stage.vms.terminate(record)
         ended.append(stage.wait(record, names.TERMINATED))
-        while stage.vms._running_threads():
-            for thread in stage.vms._running_threads():
-                thread.join()
+        stage.vms._work.join()
     assert stage.retired == [record.listener for record in ended[:2]]
     assert stage.vms.all() == ended[1:]
     with pytest.raises(faults.Fault, match="MicroVM not found"):
