@@ -8,6 +8,7 @@ pytest_plugins = [
     "tests.support.clock",
     "tests.support.cloud",
     "tests.support.generated",
+    "tests.support.live",
     "tests.support.peers",
     "tests.support.control",  # after those that it imports, or pytest cannot rewrite their assertions
     "tests.support.skips",
