@@ -6,6 +6,7 @@ Rules:
 - One ``poll`` loop per command watches both pipes, the command's end (a pidfd) and the client's connection.
 - The leader is reaped last: while it is a zombie its number names this group and no other, so a late KILL is safe.
 - At the timeout, or when the client is gone: TERM to the group, a short grace, KILL to the group.
+- Time for which the VM was suspended does not count (``stopwatch``), in no phase.
 - The command's own end decides: a background child that keeps a pipe open delays the answer by a short drain only, and
   its pipe goes to ``drain``, since closing it would kill the child.
 """
@@ -17,21 +18,20 @@ import select
 import signal
 import subprocess
 import threading
-import time
 
-from . import programs, state, wire
+from . import programs, state, stopwatch, wire
 from .errors import PeerGoneError
 from .spool import Spool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from .drain import Drain
     from .programs import Command
 
 _PIECE_BYTES = 65536
-_LONGEST_WAIT_SECONDS = 3600.0  # poll() takes milliseconds in a C int
 # A spawn holds the interpreter, on Python 3.9 for a whole fork. Those that wait for their turn do not compete for it
 # with the threads that answer others: with 64 spawns at once, /healthz took seconds.
 _SPAWNS_AT_ONCE = 2
@@ -66,11 +66,24 @@ class Outcome:
 
 
 class Runner:
-    """Runs commands for an agent. Thread-safe: each call of ``run`` stands alone."""
+    """Runs commands for an agent. Thread-safe: each call of ``run`` stands alone.
 
-    def __init__(self, *, groups: state.Groups, drain: Drain) -> None:
+    Args:
+        groups: Where running commands are registered.
+        drain: Takes the pipes that outlive their command.
+        start_watch: Starts a watch that counts while the VM runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        groups: state.Groups,
+        drain: Drain,
+        start_watch: Callable[[], stopwatch.Stopwatch] = stopwatch.Stopwatch,
+    ) -> None:
         self._groups = groups
         self._drain = drain
+        self._start_watch = start_watch
         self._spawning = threading.BoundedSemaphore(_SPAWNS_AT_ONCE)
 
     def run(self, command: Command, *, hangup: int | None = None) -> Outcome:
@@ -84,7 +97,8 @@ class Runner:
         with self._spawning:
             child, stdout, stderr = _spawn(command, executable)
         outcome = Outcome(Spool(limit_bytes=wire.MAX_OUTPUT_BYTES), Spool(limit_bytes=wire.MAX_OUTPUT_BYTES))
-        pump = _Pump(child.pid, {stdout: outcome.stdout, stderr: outcome.stderr}, hangup=hangup)
+        pipes = {stdout: outcome.stdout, stderr: outcome.stderr}
+        pump = _Pump(child.pid, pipes, hangup=hangup, watch=self._start_watch())
         self._groups.add(child.pid)
         try:
             pump.run(command.timeout)
@@ -107,14 +121,15 @@ class Runner:
 class _Pump:
     """Moves a command's output into its spools until the command is over."""
 
-    def __init__(self, group: int, pipes: dict[int, Spool], *, hangup: int | None) -> None:
+    def __init__(self, group: int, pipes: dict[int, Spool], *, hangup: int | None, watch: stopwatch.Stopwatch) -> None:
         self._group = group
         self._pipes = pipes  # those that are open
         self._hangup = hangup
         self._exit_watch = _open_exit_watch(group)
         self._has_exited = False
         self._phase = _RUNNING
-        self._until: float | None = None  # the end of this phase
+        self._watch = watch
+        self._until: float | None = None  # the end of this phase, on the watch
         self.is_timed_out = False
         self.is_peer_gone = False
 
@@ -128,14 +143,14 @@ class _Pump:
             # A client that only closed its sending half looks the same; no HTTP client in use does that.
             poller.register(self._hangup, select.POLLRDHUP)
         if timeout is not None:
-            self._until = time.monotonic() + timeout
+            self._until = self._watch.read() + timeout
         while self._phase != _OVER:
             for descriptor, _ in poller.poll(self._patience()):
                 if not self._on_event(descriptor):
                     poller.unregister(descriptor)
             if self._exit_watch is None and not self._has_exited:
                 self._has_exited = _is_zombie(self._group)
-            self._advance(time.monotonic())
+            self._advance(self._watch.read())
 
     def release(self) -> list[int]:
         """Close what is ours; the pipes that others still hold open go to the caller."""
@@ -150,7 +165,7 @@ class _Pump:
         """How long to wait for the next event, in milliseconds."""
         waits = [_EXIT_CHECK_SECONDS] if self._exit_watch is None else []
         if self._until is not None:
-            waits.append(min(self._until - time.monotonic(), _LONGEST_WAIT_SECONDS))
+            waits.append(min(self._until - self._watch.read(), stopwatch.TICK_SECONDS))
         # Rounded up: a wait that ends a moment too early would spin.
         return max(0, int(min(waits) * 1000) + 1) if waits else None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from guest.agentd import drain, process, programs, state
+from guest.agentd import drain, process, programs, state, stopwatch
 from guest.agentd.errors import PeerGoneError, RequestError
 
 
@@ -22,7 +22,26 @@ class Bench:
     def __init__(self) -> None:
         self.groups = state.Groups()
         self.drain = drain.Drain()
-        self.runner = process.Runner(groups=self.groups, drain=self.drain)
+        self.suspended = 0.0  # seconds by which its clock has jumped
+        self.readings = 0
+        self.runner = process.Runner(
+            groups=self.groups,
+            drain=self.drain,
+            start_watch=lambda: stopwatch.Stopwatch(self.monotonic),
+        )
+
+    def monotonic(self) -> float:
+        self.readings += 1
+        return time.monotonic() + self.suspended
+
+    def suspend(self, seconds: float) -> None:
+        """As a suspension and a resume: the clock is that much later, and the command's watch sees it."""
+        self.suspended += seconds
+        seen = self.readings
+        deadline = time.monotonic() + 10
+        while self.readings < seen + 2:
+            assert time.monotonic() < deadline, "the watch is not read"
+            time.sleep(0.01)
 
     def run(self, *argv: str, timeout: float | None = None, hangup: int | None = None) -> process.Outcome:
         command = programs.Command(
@@ -220,6 +239,34 @@ def test_a_command_that_closes_its_output_runs_on_to_its_end(bench: Bench) -> No
 def test_a_timeout_beyond_all_clocks_is_none(bench: Bench) -> None:
     with bench.run("true", timeout=1e300) as outcome:
         assert not outcome.timed_out
+
+
+def test_time_for_which_the_vm_was_suspended_does_not_count(bench: Bench, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate")
+
+    def suspend() -> None:
+        wait_text(tmp_path / "begun")
+        bench.suspend(3600)
+        bench.suspend(3600)
+        (tmp_path / "gate").write_text("go\n")
+
+    platform = threading.Thread(target=suspend)
+    platform.start()
+    with bench.shell(f"echo > {tmp_path}/begun; read x < {tmp_path}/gate; echo $x", timeout=600) as outcome:
+        assert (out(outcome), outcome.timed_out) == (b"go\n", False)
+    platform.join()
+
+
+def test_a_timeout_that_is_due_after_a_suspension_still_comes(bench: Bench, tmp_path: Path) -> None:
+    def suspend() -> None:
+        wait_text(tmp_path / "begun")
+        bench.suspend(3600)
+
+    platform = threading.Thread(target=suspend)
+    platform.start()
+    with bench.shell(f"echo > {tmp_path}/begun; sleep 60", timeout=1.5) as outcome:
+        assert outcome.timed_out
+    platform.join()
 
 
 def test_when_the_client_goes_away_its_command_is_ended(bench: Bench, tmp_path: Path) -> None:
