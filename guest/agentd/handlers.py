@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import contextlib
 import os
+import re
 import string
 
 from . import __version__, answers, documents, files, programs, wire
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _DECODE_CHARACTERS = 4 * 65536
 _BASE64_ALPHABET = (string.ascii_letters + string.digits + "+/").encode("ascii")
+_EXEC_ID = re.compile(f"[A-Za-z0-9_-]{{1,{wire.MAX_EXEC_ID_CHARS}}}")
 _TEXT_ENCODINGS = frozenset({wire.ENCODING_TEXT, "utf8", "text"})
 
 
@@ -66,14 +68,29 @@ class Api:
         return answers.build_json(200, {"status": "ok", "version": __version__, "features": list(wire.FEATURES)})
 
     def _exec(self, request: Request) -> answers.Answer:
+        exec_id = _parse_exec_id(request)
         command = self._parse_command(documents.receive(request.body))
         with contextlib.ExitStack() as stack:
             # In flight until its answer is sent: a suspend cuts the connection.
             stack.enter_context(self._state.activity)
-            outcome = stack.enter_context(self._runner.run(command, hangup=request.connection.fileno()))
+            if self._state.suspension.is_near:
+                raise RequestError(503, wire.SUSPENDING, "the sandbox is about to be suspended: nothing was started")
+            with self._once(exec_id):
+                outcome = stack.enter_context(self._runner.run(command, hangup=request.connection.fileno()))
             answer = _build_outcome(outcome, timeout=command.timeout)
             answer.close = stack.pop_all().close
             return answer
+
+    @contextlib.contextmanager
+    def _once(self, exec_id: str) -> Iterator[None]:
+        """Run a command in this block, unless one of that id was started before."""
+        if exec_id and not self._state.started.claim(exec_id):
+            raise RequestError(409, wire.ALREADY_STARTED, "a command of this id was started before")
+        try:
+            yield
+        except RequestError:
+            self._state.started.forget(exec_id)
+            raise
 
     def _parse_command(self, document: documents.Document) -> programs.Command:
         name = documents.encode_text("command", document.text("command"))
@@ -127,6 +144,14 @@ class Api:
         else:
             raise bad_argument("encoding", f"must be {wire.ENCODING_BASE64} or {wire.ENCODING_TEXT}")
         return answers.build_json(200, {"bytes_written": count})
+
+
+def _parse_exec_id(request: Request) -> str:
+    """The caller's id of the command; empty if there is none."""
+    exec_id = request.head.value(wire.EXEC_ID_HEADER)
+    if exec_id and not _EXEC_ID.fullmatch(exec_id):
+        raise bad_argument(wire.EXEC_ID_HEADER, f"must be 1 to {wire.MAX_EXEC_ID_CHARS} letters, digits, - or _")
+    return exec_id
 
 
 def check_base64(text: str) -> None:

@@ -91,12 +91,18 @@ class Hooks:
         return 200
 
     def _resume(self, body: bytes) -> int:
+        self._state.suspension.end()
         identity.reseed()
         return 200
 
     def _suspend(self, body: bytes) -> int:
-        if not self._state.activity.wait_idle(self._drain_seconds):
-            journal.report(f"suspended with commands in flight after {self._drain_seconds:g} s")
+        # Announced first: a command that was not refused is counted by now, and waited for.
+        self._state.suspension.begin()
+        try:
+            if not self._state.activity.wait_idle(self._drain_seconds):
+                journal.report(f"suspended with commands in flight after {self._drain_seconds:g} s")
+        finally:
+            self._state.suspension.answered()
         return 200
 
     def _terminate(self, body: bytes) -> int:

@@ -1,13 +1,18 @@
-"""What the parts of one running agent share: is it serving, which commands run, how long do we wait for them."""
+"""What the parts of one running agent share: is it serving, is it about to be suspended, which commands run or ran."""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
+import time
+
+from . import wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 
@@ -34,6 +39,58 @@ class Activity:
         """Wait until nothing is in flight; False if that took longer than ``seconds``."""
         with self._changed:
             return self._changed.wait_for(lambda: self._count == 0, timeout=seconds)
+
+
+class Suspension:
+    """Whether the platform is about to suspend the VM: a command that began now would be cut off. Thread-safe.
+
+    A notice that no suspension follows runs out: the platform may fail to suspend, and code inside can call the hook.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._until = -math.inf
+
+    def begin(self) -> None:
+        """The platform has asked, and waits for the answer."""
+        self._until = math.inf
+
+    def answered(self) -> None:
+        """The platform has its answer, and goes on."""
+        self._until = self._monotonic() + wire.SUSPEND_NOTICE_SECONDS
+
+    def end(self) -> None:
+        """The VM has been resumed."""
+        self._until = -math.inf
+
+    @property
+    def is_near(self) -> bool:
+        """No new command is to begin. All clocks jump at a resume: then it is over, even before the hook comes."""
+        return self._monotonic() < self._until
+
+
+class Started:
+    """The ids of the latest commands, so that a request that arrives twice runs its command once. Thread-safe."""
+
+    def __init__(self, *, limit: int = wire.MAX_REMEMBERED_EXECS) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._ids: dict[str, None] = {}  # oldest first
+
+    def claim(self, exec_id: str) -> bool:
+        """Remember the id; False if it is remembered already."""
+        with self._lock:
+            if exec_id in self._ids:
+                return False
+            self._ids[exec_id] = None
+            if len(self._ids) > self._limit:
+                del self._ids[next(iter(self._ids))]
+            return True
+
+    def forget(self, exec_id: str) -> None:
+        """The command of that id was not started after all."""
+        with self._lock:
+            self._ids.pop(exec_id, None)
 
 
 class Groups:
@@ -72,11 +129,13 @@ class Groups:
 
 
 class State:
-    """One agent: its activity, its running groups, and whether it serves."""
+    """One agent: its activity, its running groups, and whether it serves, and goes on to."""
 
     def __init__(self) -> None:
         self.serving = threading.Event()
+        self.suspension = Suspension()
         self.activity = Activity()
+        self.started = Started()
         self.groups = Groups()
 
 

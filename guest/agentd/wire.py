@@ -15,7 +15,11 @@ HOOKS = ("ready", "validate", "run", "resume", "suspend", "terminate")
 ENCODING_BASE64 = "base64"
 ENCODING_TEXT = "utf-8"
 
-FEATURES: tuple[str, ...] = ()  # the extensions that this agent serves, as announced in /healthz
+# The caller's own id of a command. An agent that has the feature runs a command once, however often it is asked to.
+EXEC_ID_HEADER = "vmnest-exec-id"
+FEATURE_EXEC_ID = "exec_id"
+
+FEATURES: tuple[str, ...] = (FEATURE_EXEC_ID,)  # what this agent has beyond the base contract, announced in /healthz
 
 # Error codes: member "code" beside "detail" in an error's body.
 CWD_NOT_FOUND = "cwd_not_found"
@@ -32,6 +36,8 @@ NO_SUCH_ROUTE = "no_such_route"
 METHOD_NOT_ALLOWED = "method_not_allowed"
 TOO_LARGE = "too_large"
 OVERLOADED = "overloaded"
+SUSPENDING = "suspending"  # nothing was begun: ask again after the resume
+ALREADY_STARTED = "already_started"  # a command of this id runs, or ran: its outcome is not told twice
 INTERNAL = "internal"
 
 DEFAULT_WORKDIR = "/work"
@@ -42,5 +48,8 @@ MEMORY_OUTPUT_BYTES = 1024 * 1024  # output kept in memory per stream; beyond it
 MAX_OUTPUT_BYTES = 1024 * 1024 * 1024
 MAX_HOOK_BODY_BYTES = 256 * 1024
 TERM_GRACE_SECONDS = 0.5  # between TERM and KILL of a command's group; an answer comes within timeout + 1 s
+SUSPEND_NOTICE_SECONDS = 5.0  # from the suspend hook's answer on no command begins, unless no suspension follows
+MAX_REMEMBERED_EXECS = 4096
+MAX_EXEC_ID_CHARS = 64
 DRAIN_SECONDS = 0.25  # reading on after the command itself ended, while a child holds its output open
 CONNECTION_IDLE_SECONDS = 120.0

@@ -55,7 +55,7 @@ def test_health_tells_version_and_features(shared_agent: Agent) -> None:
     assert reply.status == 200
     assert list(document) == ["status", "version", "features"]
     assert document["status"] == "ok"
-    assert document["features"] == []
+    assert document["features"] == ["exec_id"]
 
 
 def test_a_query_does_not_change_the_route(shared_agent: Agent) -> None:
@@ -240,6 +240,31 @@ def test_a_bad_argument_is_a_400_that_names_the_field(
     shared_agent: Agent, members: dict[str, object], field: str
 ) -> None:
     assert assert_refused(shared_agent.post("/v1/exec", members), 400, "bad_argument").startswith(f"{field}: ")
+
+
+def exec_as(agent: Agent, exec_id: str, command: str, *args: str) -> Reply:
+    body = json.dumps({"command": command, "args": args}).encode()
+    return agent.request("POST", "/v1/exec", body, headers={"vmnest-exec-id": exec_id})
+
+
+def test_a_command_whose_id_was_seen_is_not_run_again(agent: Agent) -> None:
+    assert exec_as(agent, "id-1", "sh", "-c", "echo >> ran").status == 200
+    assert_refused(exec_as(agent, "id-1", "sh", "-c", "echo >> ran"), 409, "already_started")
+    assert exec_as(agent, "id-2", "wc", "-l", "ran").json()["stdout"] == base64.b64encode(b"1 ran\n").decode()
+
+
+def test_an_id_of_what_was_not_started_can_be_used_again(agent: Agent) -> None:
+    for _ in range(2):
+        assert_refused(exec_as(agent, "id-1", "no-such-program"), 400, "command_not_found")
+    agent.hook("suspend")
+    assert_refused(exec_as(agent, "id-1", "true"), 503, "suspending")
+    agent.hook("resume")
+    assert exec_as(agent, "id-1", "true").status == 200
+
+
+@pytest.mark.parametrize("exec_id", ["a b", "x" * 65, "é", "a;b"])
+def test_an_id_of_other_characters_is_refused(shared_agent: Agent, exec_id: str) -> None:
+    assert_refused(exec_as(shared_agent, exec_id, "true"), 400, "bad_argument")
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b'{"command": "echo", "timeout": NaN}'])

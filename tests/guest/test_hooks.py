@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import random
 import socket
 import threading
 import time
@@ -27,6 +29,7 @@ LAUNCH = json.dumps({"microvmId": "microvm-1", "runHookPayload": "payload"}).enc
 def test_every_hook_answers_200_to_any_method(shared_agent: Agent, name: str, method: str) -> None:
     reply = shared_agent.hook(name, method=method)
     assert (reply.status, reply.body) == (200, b"")
+    shared_agent.hook("resume")  # after a suspend no command begins, that of validate included
 
 
 @pytest.mark.parametrize(
@@ -106,10 +109,44 @@ def test_suspend_waits_no_longer_than_it_may(start_agent: Callable[..., Agent]) 
     begin = time.monotonic()
     assert agent.hook("suspend").status == 200
     assert 0.2 <= time.monotonic() - begin < 1.5
-    # The command goes on, and so do others.
-    assert agent.exec("true").exit_code == 0
-    thread.join()
+    thread.join()  # the command goes on
     assert "in flight" in agent.log()
+
+
+def test_between_suspend_and_resume_no_command_begins_and_everything_else_is_answered(agent: Agent) -> None:
+    agent.exec("true")
+    assert agent.hook("suspend").status == 200
+    refused = agent.exec("touch", "begun")
+    assert (refused.status, refused.code) == (503, "suspending")
+    assert agent.request("GET", "/healthz").status == 200
+    assert agent.post("/v1/fs/write", {"path": "f", "content": "", "encoding": "base64"}).status == 200
+    assert agent.post("/v1/fs/read", {"path": "f"}).status == 200
+    assert agent.hook("resume").status == 200
+    assert agent.exec("ls").stdout == b"f\n"
+
+
+def test_while_suspend_waits_no_command_begins_either(agent: Agent) -> None:
+    os.mkfifo(agent.workdir.parent / "gate")
+    command = threading.Thread(target=agent.shell, args=("read x < ../gate",))
+    command.start()
+    wait_for(lambda: has_child(agent))
+    suspend = threading.Thread(target=agent.hook, args=("suspend",))
+    suspend.start()
+    wait_for(lambda: agent.exec("true").code == "suspending")
+    (agent.workdir.parent / "gate").write_text("go\n")
+    command.join()
+    suspend.join()
+    assert agent.log() == ""
+
+
+def test_a_resume_parts_the_pseudo_random_numbers_of_clones(capsys: pytest.CaptureFixture[str]) -> None:
+    subject = make_hooks(state.State())
+    drawn = []
+    for _ in range(2):
+        random.seed(1)  # as two clones of one snapshot
+        assert call(subject, "resume") == 200
+        drawn.append(random.random())
+    assert drawn[0] != drawn[1]
 
 
 def test_the_other_hooks_answer_while_suspend_waits(agent: Agent) -> None:

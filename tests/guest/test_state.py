@@ -1,4 +1,4 @@
-"""What the parts of an agent share: counting what is in flight, ending what runs."""
+"""What the parts of an agent share: what is in flight, what was started, what is about to come, ending what runs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 
-from guest.agentd import state
+from guest.agentd import state, wire
 
 
 @contextmanager
@@ -49,6 +50,60 @@ def test_waiting_ends_when_the_last_command_does() -> None:
     activity.__exit__(None, None, None)
     assert done.wait(10)
     waiter.join()
+
+
+class Monotonic:
+    """A clock that tests move."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_suspension_is_near_from_the_call_of_the_hook_to_the_resume() -> None:
+    clock = Monotonic()
+    suspension = state.Suspension(clock)
+    assert not suspension.is_near
+    suspension.begin()
+    clock.now += 3600  # however long the drain takes
+    assert suspension.is_near
+    suspension.answered()
+    clock.now += wire.SUSPEND_NOTICE_SECONDS - 0.1
+    assert suspension.is_near
+    suspension.end()
+    assert not suspension.is_near
+
+
+def test_a_notice_that_no_suspension_follows_runs_out() -> None:
+    clock = Monotonic()
+    suspension = state.Suspension(clock)
+    suspension.begin()
+    suspension.answered()
+    clock.now += wire.SUSPEND_NOTICE_SECONDS
+    assert not suspension.is_near
+
+
+def test_an_id_is_claimed_once_until_it_is_forgotten() -> None:
+    started = state.Started()
+    assert [started.claim("a"), started.claim("a"), started.claim("b")] == [True, False, True]
+    started.forget("a")
+    started.forget("never seen")
+    assert started.claim("a")
+
+
+def test_only_the_latest_ids_are_remembered() -> None:
+    started = state.Started(limit=2)
+    for exec_id in ("a", "b", "c"):
+        assert started.claim(exec_id)
+    assert [started.claim("b"), started.claim("c"), started.claim("a")] == [False, False, True]
+
+
+def test_one_of_many_who_claim_an_id_at_once_gets_it() -> None:
+    started = state.Started()
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(started.claim, ["a"] * 100)) == 1
 
 
 def test_all_groups_get_a_term_and_those_that_ignore_it_a_kill() -> None:
