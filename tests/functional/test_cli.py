@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def test_help_does_not_even_load_argparse(cli: Cli) -> None:
 def test_the_installed_script_is_the_same_program(cli: Cli) -> None:
     script = Path(sysconfig.get_path("scripts"), "vmnest")
     program = (
-        (str(script),) if script.exists() else (sys.executable, "-c", "from vmnest.cli.main import console; console()")
+        (str(script),) if script.exists() else (sys.executable, "-c", "from vmnest.__main__ import console; console()")
     )
     done = cli("--version", program=program)
     assert (done.status, done.text) == (0, f"vmnest {__version__}\n")
@@ -254,3 +255,33 @@ def test_a_signal_that_comes_when_all_is_done_changes_nothing(cli: Cli) -> None:
     late = "import atexit, os, signal; atexit.register(lambda: os.kill(os.getpid(), signal.SIGTERM))"
     done = cli("version", program=(sys.executable, "-c", f"{late}; from vmnest.cli.main import console; console()"))
     assert (done.status, done.text, done.remarks) == (0, f"vmnest {__version__}\n", "")
+
+
+LOADED = ["vmnest.cli.main", "vmnest.errors", "vmnest.cli.terminal", "vmnest.cli.words"]
+
+
+def interrupted_while_loading(module: str, *, before: str = "") -> tuple[str, ...]:
+    """The program, which gets SIGINT when it begins to load that module."""
+    code = (
+        f"import os, signal, sys; {before}\n"
+        "class Interruption:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interruption())\n"
+        "from vmnest.__main__ import console; console()"
+    )
+    return (sys.executable, "-c", code)
+
+
+@pytest.mark.parametrize("module", LOADED)
+def test_an_interruption_while_it_is_loaded_is_no_traceback(cli: Cli, module: str) -> None:
+    done = cli("ls", program=interrupted_while_loading(module))
+    assert (done.status, done.out) in {(-signal.SIGINT, b""), (130, b"")}
+    assert done.remarks in {"", "vmnest: interrupted\n"}
+
+
+@pytest.mark.parametrize("module", LOADED)
+def test_an_interruption_that_the_caller_ignores_stays_ignored(cli: Cli, module: str) -> None:
+    ignored = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    done = cli("ls", "--json", program=interrupted_while_loading(module, before=ignored))
+    assert (done.status, done.data) == (0, {"sandboxes": []})
