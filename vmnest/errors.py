@@ -133,6 +133,12 @@ class StateFileError(VmnestError):
     code = "state_file"
 
 
+class SandboxSuspendedError(VmnestError):
+    """The sandbox is suspended, and the caller does not want its use to resume it."""
+
+    code = "suspended"
+
+
 class OutputError(VmnestError):
     """A result could not be written to where the caller sent it (a full disk)."""
 

@@ -40,7 +40,10 @@ _MEMBERS: dict[str, tuple[type, ...]] = {
     "client_token": (str,),
     "state_hint": (str,),
     "created_at": (int, float),
+    "stopped_at": (int, float),
+    "auto_resume": (bool,),
     "agent_port": (int,),
+    "log_group": (str,),
     "labels": (dict,),
     "launch": (dict,),
 }
@@ -69,7 +72,11 @@ class Record:
         client_token: The token of the RunMicrovm call, by which a launch that was cut off can be found again.
         state_hint: The state last seen; only a hint.
         created_at: Seconds since the epoch.
+        stopped_at: When it was suspended on purpose, in seconds since the epoch; None when it was resumed since, or is
+            only suspended because it was idle.
+        auto_resume: False: the service does not resume it for a request. None: it does, or we do not know.
         agent_port: Port of the agent in the guest.
+        log_group: The CloudWatch log group that was asked for.
         labels: The user's own labels.
         launch: The parameters of the RunMicrovm call, until its answer is recorded.
         unknown: Members that this version does not know.
@@ -89,7 +96,10 @@ class Record:
         client_token: str | None = None,
         state_hint: str | None = None,
         created_at: float | None = None,
+        stopped_at: float | None = None,
+        auto_resume: bool | None = None,
         agent_port: int | None = None,
+        log_group: str | None = None,
         labels: Mapping[str, str] | None = None,
         launch: Mapping[str, object] | None = None,
         unknown: Mapping[str, object] | None = None,
@@ -103,7 +113,10 @@ class Record:
         self.client_token = client_token
         self.state_hint = state_hint
         self.created_at = created_at
+        self.stopped_at = stopped_at
+        self.auto_resume = auto_resume
         self.agent_port = agent_port
+        self.log_group = log_group
         self.labels: dict[str, str] = dict(labels or {})
         self.launch: dict[str, object] | None = None if launch is None else dict(launch)
         self.unknown: dict[str, object] = dict(unknown or {})
@@ -121,9 +134,27 @@ class Record:
         members = {member: getattr(self, member) for member in self.__slots__}
         return Record(**(members | changes))
 
+    @property
+    def is_local(self) -> bool:
+        """It is on this machine.
+
+        Raises:
+            errors.UnsupportedError: it is on a target that this version does not know.
+        """
+        if self.target not in (settings.TARGET_AWS, settings.TARGET_LOCAL):
+            raise errors.UnsupportedError(
+                f"sandbox {self.name} is on the target {self.target!r}, which this version of vmnest does not know",
+                hint="Use the version that made it. Nothing was changed.",
+            )
+        return self.target == settings.TARGET_LOCAL
+
     def is_same_launch(self, other: Record) -> bool:
-        """Both describe one launch of one MicroVM, whatever else was recorded since."""
-        return (self.microvm_id, self.client_token) == (other.microvm_id, other.client_token)
+        """Both describe one launch of one MicroVM, whatever else was recorded since: its id, for example."""
+        if self.microvm_id and other.microvm_id:
+            return self.microvm_id == other.microvm_id
+        if self.client_token or other.client_token:
+            return self.client_token == other.client_token
+        return self.microvm_id == other.microvm_id
 
     def to_file(self) -> dict[str, object]:
         """The record as the file has it; members without a value are left out."""
@@ -150,7 +181,7 @@ class Record:
 
 def _checked(name: str, member: str, value: object) -> object:
     types = _MEMBERS[member]
-    good = isinstance(value, types) and not isinstance(value, bool)
+    good = isinstance(value, types) and (isinstance(value, bool) == (types == (bool,)))
     if member == "labels" and isinstance(value, dict):
         good = all(isinstance(text, str) for text in value.values())
     if not good:
@@ -238,15 +269,29 @@ class Registry:
         """All records, in the order in which they were made. Writes nothing."""
         return list(self._read().records.values())
 
-    def put(self, record: Record, *, replace: bool = False) -> None:
+    def stamp(self) -> tuple[int, int] | None:
+        """A value that changes with the file, for a glance that costs next to nothing; None if there is no file."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns
+
+    def put(self, record: Record, *, replace: bool = False, expected: Record | None = None) -> None:
         """Add a record.
 
+        Args:
+            record: The record.
+            replace: Also in the place of any other of that name.
+            expected: Also in the place of this one.
+
         Raises:
-            errors.NameInUseError: the name is recorded, and ``replace`` is False.
+            errors.NameInUseError: the name is recorded, and is not to be replaced.
         """
         with _Change(self) as contents:
             present = contents.records.get(record.name)
-            if present is not None and not replace:
+            is_expected = present is not None and expected is not None and present.is_same_launch(expected)
+            if present is not None and not replace and not is_expected:
                 raise errors.NameInUseError(
                     f"a sandbox named {record.name} exists already ({_where(present)})",
                     hint=f"Choose another name, or remove it first: vmnest rm {record.name}",
