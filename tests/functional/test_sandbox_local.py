@@ -15,7 +15,7 @@ from tests.support.cloud import LocalCloud
 from tests.support.paths import ROOT
 from vmnest import ExecResult, Sandbox, errors, registry, target
 from vmnest.deadline import Deadline
-from vmnest.sandbox import launch
+from vmnest.sandbox import launch, wishes
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def test_a_launch_whose_client_was_killed_is_found_and_ended_by_its_name(
 ) -> None:
     place = target.resolve(local=True)
     control = place.control(deadline=Deadline(30))
-    wish = launch.Wish(
+    wish = wishes.Wish(
         name="orphan",
         image="local",
         image_version=None,

@@ -11,13 +11,13 @@ from vmnest.control.images import Image, ImageVersion
 from vmnest.control.microvms import MicroVM, RunSpec
 from vmnest.control.tokens import Token
 from vmnest.deadline import Deadline
-from vmnest.sandbox import launch
+from vmnest.sandbox import wishes
 from vmnest.wire import names
 
 MOMENT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 ARN = "arn:aws:lambda:us-east-1:111122223333:microvm-image:demo"
 
-WISH = launch.Wish(
+WISH = wishes.Wish(
     name="demo",
     image="demo",
     image_version=None,

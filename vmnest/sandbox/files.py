@@ -22,7 +22,7 @@ class Files:
     Safe for threads. It holds nothing open.
     """
 
-    def __init__(self, agent: Callable[[], AgentClient]) -> None:
+    def __init__(self, agent: Callable[[Deadline], AgentClient]) -> None:
         self._agent = agent
 
     def read(self, path: str, *, limit: int | None = None, timeout: float | None = DEFAULT_SECONDS) -> bytes:
@@ -37,7 +37,8 @@ class Files:
             errors.RemoteFileNotFoundError: there is no such file.
             errors.RemoteFileError: it cannot be read, or is larger than ``limit``.
         """
-        return self._agent().read_file(path, limit=limit, deadline=Deadline(timeout))
+        deadline = Deadline(timeout)
+        return self._agent(deadline).read_file(path, limit=limit, deadline=deadline)
 
     def read_text(
         self,
@@ -76,4 +77,5 @@ class Files:
             errors.RequestTooLargeError: it is more than the agent takes in one request.
         """
         content = data.encode("utf-8") if isinstance(data, str) else data
-        return self._agent().write_file(path, content, deadline=Deadline(timeout))
+        deadline = Deadline(timeout)
+        return self._agent(deadline).write_file(path, content, deadline=deadline)

@@ -11,11 +11,10 @@ from .. import target as targets
 from ..agent import arguments
 from ..agent.client import OUTPUT_LIMIT_BYTES, AgentClient
 from ..agent.results import ExecResult
-from ..control import waiting
 from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy
 from ..deadline import NEVER, Deadline
 from ..wire import names
-from . import launch
+from . import launch, life, wishes
 from .files import Files
 from .link import CALL_SECONDS, Link
 
@@ -52,10 +51,12 @@ class Sandbox:
         place: targets.Target,
         records: registry.Registry,
         verify_tls: bool | None = None,
+        auto_resume: bool = True,
     ) -> None:
         """Not for users: see ``create`` and ``attach``."""
         self.name = record.name
-        self._link = Link(record, place=place, records=records, verify_tls=verify_tls)
+        self._auto_resume = auto_resume
+        self._link = Link(record, place=place, records=records, verify_tls=verify_tls, auto_resume=auto_resume)
         self.files = Files(self._awake_agent)
 
     # -- making and finding --------------------------------------------------------------------------------------------
@@ -76,13 +77,18 @@ class Sandbox:
         ingress_network_connectors: Sequence[str] | None = None,
         egress_network_connectors: Sequence[str] | None = None,
         run_payload: str | None = None,
+        log_group: str | None = None,
         labels: Mapping[str, str] | None = None,
+        replace: bool = False,
         agent_port: int | None = None,
         wait_timeout: float | None = None,
         verify_tls: bool | None = None,
         local: bool | None = None,
     ) -> Sandbox:
         """Start a MicroVM and wait until its agent answers. If that fails, nothing is left behind.
+
+        What cannot be had (a payload that is too long, a connector that admits nobody) is refused before anything is
+        recorded or started. Lifetime, idle policy, connectors and log group cannot be changed later.
 
         Args:
             name: A name that is not in use; made up if None.
@@ -92,10 +98,14 @@ class Sandbox:
             execution_role_arn: The role that code inside gets; else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``.
             region: AWS region; else that of the image's ARN, else AWS's own settings.
             idle_policy: When it is suspended and for how long; after 15 minutes, for the rest of its life, if None.
-            maximum_duration: Seconds after which it ends in any case.
-            ingress_network_connectors, egress_network_connectors: ARNs; the service's and the image's own if None.
-            run_payload: Text that the image's run hook gets.
+            maximum_duration: Seconds after which it ends in any case, suspended or not; 1 to 28,800 (8 hours).
+            ingress_network_connectors: Names of the service's own connectors or ARNs; HTTP_INGRESS if None. Without
+                HTTP_INGRESS or ALL_INGRESS the agent could not be reached.
+            egress_network_connectors: The same, one at most; the image's own if None.
+            run_payload: Text that the image's run hook gets: at most 4096 bytes. No record holds it.
+            log_group: CloudWatch log group for what it prints; needs a role.
             labels: Your own labels for it, kept in the local record.
+            replace: End the sandbox that has the name, if there is one, and take its place.
             agent_port: The agent's port in the image; else ``AGENT_SANDBOX_AGENT_PORT``, else 8080.
             wait_timeout: Seconds that all of this may take; 120 if None.
             verify_tls: False: do not verify the endpoint's certificate (debugging only).
@@ -103,7 +113,7 @@ class Sandbox:
         """
         environ = settings.environment()
         place = targets.resolve(local=local, region=region, arn=image_arn, environ=environ)
-        wish = launch.Wish(
+        wish = wishes.Wish(
             name=f"sandbox-{os.urandom(4).hex()}" if name is None else registry.check_name(name),
             image=place.image(image_arn),
             image_version=image_version,
@@ -117,25 +127,33 @@ class Sandbox:
             memory_mib=memory,
             agent_port=settings.number("agent_port", flag=agent_port, environ=environ),
             labels=labels or {},
+            log_group=log_group,
         )
         records = registry.open_default(environ)
         deadline = Deadline(CREATE_SECONDS if wait_timeout is None else wait_timeout)
-        return cls._launch(wish, place=place, records=records, deadline=deadline, verify_tls=verify_tls)
+        return cls._launch(
+            wish, place=place, records=records, deadline=deadline, verify_tls=verify_tls, replace=replace
+        )
 
     @classmethod
     def _launch(
         cls,
-        wish: launch.Wish,
+        wish: wishes.Wish,
         *,
         place: targets.Target,
         records: registry.Registry,
         deadline: Deadline,
         verify_tls: bool | None,
+        replace: bool = False,
     ) -> Sandbox:
+        wishes.check(wish, place=place)
         place.check_isolation(deadline=deadline)
         control = place.control(deadline=deadline)
         record, spec = launch.plan(wish, place=place, control=control, deadline=deadline)
-        record = launch.start(record, spec, control=control, registry=records, deadline=deadline)
+        present = records.get(wish.name) if replace else None
+        if present is not None:
+            cls.from_record(present, records=records)._end(deadline=deadline)
+        record = launch.start(record, spec, control=control, registry=records, deadline=deadline, instead_of=present)
         try:
             sandbox = cls(record, place=place, records=records, verify_tls=verify_tls)
             sandbox._link.control(control)
@@ -156,6 +174,7 @@ class Sandbox:
         region: str | None = None,
         agent_port: int | None = None,
         verify_tls: bool | None = None,
+        auto_resume: bool = True,
         local: bool | None = None,
     ) -> Sandbox:
         """The sandbox of that name, or that MicroVM under a name of yours. Asks nobody whether it is still there.
@@ -167,6 +186,8 @@ class Sandbox:
             region: AWS region, instead of the recorded one.
             agent_port: The agent's port, instead of the recorded one.
             verify_tls: False: do not verify the endpoint's certificate (debugging only).
+            auto_resume: False: its use does not resume it. While it is suspended, whatever needs it raises
+                SandboxSuspendedError, and sends nothing that would wake it; only ``resume`` does.
             local: With ``microvm_id``: whether it is on this machine.
 
         Raises:
@@ -182,16 +203,20 @@ class Sandbox:
             record = record.replace(target=place.kind)
         if agent_port is not None:
             record = record.replace(agent_port=agent_port)
-        return cls.from_record(record, region=region, records=records, verify_tls=verify_tls)
+        return cls.from_record(record, region=region, records=records, verify_tls=verify_tls, auto_resume=auto_resume)
 
     @classmethod
-    def get(cls, name: str, *, region: str | None = None, verify_tls: bool | None = None) -> Sandbox:
+    def get(
+        cls, name: str, *, region: str | None = None, verify_tls: bool | None = None, auto_resume: bool = True
+    ) -> Sandbox:
         """The recorded sandbox of that name. Asks nobody whether it is still there: ``refresh`` does.
+
+        See ``attach`` for the arguments.
 
         Raises:
             errors.SandboxNotFoundError: no sandbox of that name is recorded.
         """
-        return cls.attach(name, region=region, verify_tls=verify_tls)
+        return cls.attach(name, region=region, verify_tls=verify_tls, auto_resume=auto_resume)
 
     @classmethod
     def from_record(
@@ -201,25 +226,33 @@ class Sandbox:
         region: str | None = None,
         records: registry.Registry | None = None,
         verify_tls: bool | None = None,
+        auto_resume: bool = True,
     ) -> Sandbox:
-        """The sandbox that a record describes, on the target that the record names."""
+        """The sandbox that a record describes, on the target that the record names. See ``attach`` for the rest.
+
+        Raises:
+            errors.UnsupportedError: the record names a target that this version does not know.
+        """
         environ = settings.environment()
         place = targets.resolve(
-            local=record.target == settings.TARGET_LOCAL,
-            region=region or record.region,
-            arn=record.image_arn,
-            environ=environ,
+            local=record.is_local, region=region or record.region, arn=record.image_arn, environ=environ
         )
-        return cls(record, place=place, records=records or registry.open_default(environ), verify_tls=verify_tls)
+        return cls(
+            record,
+            place=place,
+            records=records or registry.open_default(environ),
+            verify_tls=verify_tls,
+            auto_resume=auto_resume,
+        )
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
     @property
     def microvm_id(self) -> str:
-        """The MicroVM's id.
+        """The MicroVM's id. If the launch was cut off before it was known, that launch is completed first.
 
         Raises:
-            errors.MicroVMNotFoundError: the launch was cut off before the id was known.
+            errors.MicroVMNotFoundError: the launch cannot be completed.
         """
         return self._link.microvm_id
 
@@ -293,7 +326,7 @@ class Sandbox:
             errors.AgentUnreachableError: no answer came; whether it ran is unknown.
             errors.MicroVMEndedError: the MicroVM has ended.
         """
-        result = self._awake_agent().exec(
+        result = self._awake_agent(deadline).exec(
             command,
             args,
             cwd=self._workdir() if cwd is None else cwd,
@@ -348,16 +381,14 @@ class Sandbox:
     def suspend(self, *, timeout: float = STATE_SECONDS) -> None:
         """Freeze it with memory and disk, and wait until that is done. The next use resumes it.
 
+        The record keeps that this was on purpose (``record.stopped_at``), and not for idleness. What is going on in it
+        goes on after the next resume, but no connection to it survives.
+
         Raises:
             errors.MicroVMEndedError: it has ended.
             errors.WaitTimeoutError: it is not suspended in time.
         """
-        deadline = Deadline(timeout)
-        microvms = self._link.control().microvms
-        with self._link.telling_the_end():
-            microvms.suspend(self.microvm_id, deadline=deadline)
-        self._link.see(waiting.wait_until(microvms, self.microvm_id, states=(names.SUSPENDED,), deadline=deadline))
-        self._link.note(state_hint=names.SUSPENDED)
+        life.suspend(self._link, deadline=Deadline(timeout))
 
     def resume(self, *, timeout: float = STATE_SECONDS) -> None:
         """Let a suspended sandbox go on, and wait until its agent answers. Fine if it runs already.
@@ -366,24 +397,39 @@ class Sandbox:
             errors.MicroVMEndedError: it has ended.
             errors.WaitTimeoutError: its agent does not answer in time.
         """
-        deadline = Deadline(timeout)
-        with self._link.telling_the_end():
-            self._link.control().microvms.resume(self.microvm_id, deadline=deadline)
-        self._link.agent().wait_ready(deadline=deadline)
-        self._link.state = names.RUNNING
-        self._link.note(state_hint=names.RUNNING)
+        life.resume(self._link, deadline=Deadline(timeout))
 
     start = resume
 
+    def wait(self, *states: str, timeout: float | None = None) -> str:
+        """Wait until the MicroVM is in one of these states of the service, and return it. This never wakes it.
+
+        Args:
+            states: What to wait for: TERMINATED if none is named. TERMINATING is too brief to be seen for sure:
+                TERMINATED will do for it.
+            timeout: Seconds; None for no end.
+
+        Raises:
+            errors.UsageError: there is no such state.
+            errors.MicroVMEndedError: it ended, and that was not waited for.
+            errors.MicroVMNotFoundError: the service does not know it (any more).
+            errors.WaitTimeoutError: it is in none of the states in time.
+        """
+        return life.wait(self._link, states or (names.TERMINATED,), deadline=Deadline(timeout))
+
     def terminate(self, *, timeout: float = CALL_SECONDS) -> None:
         """End the MicroVM and forget the sandbox. Fine if it is gone already."""
-        deadline = Deadline(timeout)
+        record = self.record
+        self._end(deadline=Deadline(timeout))
+        # Only now: had the call failed, the name would be all that leads to what still runs.
+        self._link.records.remove(self.name, expected=record)
+
+    def _end(self, *, deadline: Deadline) -> None:
+        """End the MicroVM, and keep the record."""
         control, record = self._link.control(), self.record
         microvm_id = record.microvm_id or launch.adopt(record, control=control, deadline=deadline)
         if microvm_id is not None:
             control.microvms.terminate(microvm_id, deadline=deadline)
-        # Only now: had the call failed, the name would be all that leads to what still runs.
-        self._link.records.remove(self.name, expected=record)
         self._link.state = names.TERMINATED
 
     stop = terminate
@@ -399,16 +445,10 @@ class Sandbox:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _awake_agent(self) -> AgentClient:
-        """The agent, unless we know that it cannot answer.
-
-        What we know to be suspended is resumed first: a request that meets a proxy which cannot say whether it was
-        executed could not be repeated. What we know to have ended may answer for a moment more, and then not.
-        """
-        if self.state in names.ENDED_STATES:
-            raise errors.MicroVMEndedError(f"sandbox {self.name} has ended ({self.state})")
-        if self.state == names.SUSPENDED:
-            self.resume()
+    def _awake_agent(self, deadline: Deadline = NEVER) -> AgentClient:
+        """The agent, unless we know that it cannot answer."""
+        patience = Deadline(deadline.clamp(STATE_SECONDS))
+        life.ready_for_use(self._link, may_resume=self._auto_resume, deadline=patience)
         return self._link.agent()
 
     def _workdir(self) -> str | None:

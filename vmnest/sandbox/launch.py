@@ -10,72 +10,51 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy, MicroVM, RunSpec
 from ..deadline import Deadline
 from ..registry import Record, Registry
-from . import link
+from . import wishes
 
 if TYPE_CHECKING:
     from ..control import Control
     from ..target import Target
+    from .wishes import Wish
 
-__all__ = ["Wish", "adopt", "discard", "plan", "start"]
+__all__ = ["adopt", "complete", "discard", "plan", "start"]
 
 CLEANUP_SECONDS = 30.0
-TOO_MANY_CPUS = 1024
 BASE_MEMORY_MIB = 2048  # of an image version that does not say
 MEMORY_MIB_PER_PEAK_CPU = 512  # the service's sizes: at its peak a MicroVM has one CPU for each 512 MiB of its baseline
 
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What a caller of ``Sandbox.create`` asks for, with the target's defaults filled in."""
-
-    name: str
-    image: str
-    image_version: str | None
-    execution_role_arn: str | None
-    idle_policy: IdlePolicy | None
-    maximum_duration_seconds: int
-    ingress: Sequence[str]
-    egress: Sequence[str]
-    run_payload: str | None
-    cpus: float | None
-    memory_mib: int | None
-    agent_port: int
-    labels: Mapping[str, str]
-
-
 def plan(wish: Wish, *, place: Target, control: Control, deadline: Deadline) -> tuple[Record, RunSpec]:
-    """The record to write and the run to make; names are resolved and sizes checked, nothing is started.
+    """The record to write and the run to make, for a wish that was checked. Names are resolved; nothing is started.
 
     Raises:
-        errors.UsageError: a size, a port or a label that cannot be had.
+        errors.UsageError: a connector or a size that cannot be had.
         errors.ImageNotFoundError: no such image.
     """
-    link.check_port(wish.agent_port, environ=place.environ)
-    _check_kinds(wish)
-    _check_sizes(wish)
+    ingress, egress = wishes.connector_arns(wish, region=place.region)
     image_arn = control.images.resolve(wish.image, deadline=deadline)
     if not place.is_local:
         _check_image_size(wish, image_arn, control=control, deadline=deadline)
+    policy = wish.idle_policy or IdlePolicy()
     spec = RunSpec(
         image_arn=image_arn,
         client_token=os.urandom(16).hex(),
         image_version=wish.image_version,
         execution_role_arn=wish.execution_role_arn,
-        idle_policy=wish.idle_policy or IdlePolicy(),
+        idle_policy=policy,
         maximum_duration_seconds=wish.maximum_duration_seconds,
-        ingress_connectors=tuple(wish.ingress),
-        egress_connectors=tuple(wish.egress),
+        ingress_connectors=ingress,
+        egress_connectors=egress,
         run_payload=wish.run_payload,
+        log_group=wish.log_group,
         local_options=_local_options(wish) if place.is_local else None,
     )
     record = Record(
@@ -85,20 +64,36 @@ def plan(wish: Wish, *, place: Target, control: Control, deadline: Deadline) -> 
         target=place.kind,
         client_token=spec.client_token,
         created_at=time.time(),
+        auto_resume=None if policy.auto_resume_enabled else False,
         agent_port=wish.agent_port,
+        log_group=wish.log_group,
         labels=wish.labels,
         launch=_to_file(spec),
     )
     return record, spec
 
 
-def start(record: Record, spec: RunSpec, *, control: Control, registry: Registry, deadline: Deadline) -> Record:
+def start(
+    record: Record,
+    spec: RunSpec,
+    *,
+    control: Control,
+    registry: Registry,
+    deadline: Deadline,
+    instead_of: Record | None = None,
+) -> Record:
     """Record, run, and complete the record, which is returned. If it fails, no MicroVM and no record is left.
 
+    Args:
+        record, spec: What ``plan`` made.
+        control, registry: Where to run and to record.
+        deadline: When to stop waiting for the service.
+        instead_of: The record whose place it takes; its MicroVM has been ended.
+
     Raises:
-        errors.NameInUseError: the name is recorded already; nothing was started.
+        errors.NameInUseError: the name stands for another sandbox; nothing was started.
     """
-    registry.put(record)
+    registry.put(record, expected=instead_of)
     started = record
     try:
         microvm = control.microvms.run(spec, deadline=deadline)
@@ -139,7 +134,7 @@ def discard(
         if current is not None and current.client_token == record.client_token:
             registry.remove(record.name, expected=current)
     except errors.VmnestError as error:
-        left = f"What was started may still run ({error}); end it with: vmnest rm {record.name}"
+        left = f"What was started may still run ({error}); end it with: {_remove(record)}"
         if isinstance(because, errors.VmnestError):
             because.add_hint(left)
             because.details["left_behind"] = record.name
@@ -148,8 +143,49 @@ def discard(
 
 
 def adopt(record: Record, *, control: Control, deadline: Deadline) -> str | None:
-    """The MicroVM of a launch whose client died before it could record it; None if there can be none."""
+    """The MicroVM of a launch whose client died before it could record it; None if there can be none.
+
+    Meant for its end; for its use there is ``complete``.
+    """
     return _find(_from_file(record), control=control, deadline=deadline)
+
+
+def complete(record: Record, *, control: Control, registry: Registry, deadline: Deadline) -> Record:
+    """The record of a launch that was cut off, with its MicroVM: that of then, or a new one if it never came to be.
+
+    Raises:
+        errors.MicroVMNotFoundError: the launch cannot be repeated.
+        errors.SandboxNotFoundError: the name was removed or stands for another sandbox by now.
+    """
+    present = registry.get(record.name)
+    if present is not None and present.microvm_id is not None and present.is_same_launch(record):
+        return present  # its launch was not cut off, only slower than we are
+    spec = _from_file(record)
+    if spec is None:
+        raise _not_repeatable(record)
+    try:
+        microvm = control.microvms.run(spec, deadline=deadline)
+    except errors.VmnestError as error:
+        error.add_hint(f"The launch of {record.name} was cut off and had to be repeated; or drop it: {_remove(record)}")
+        raise
+    try:
+        return registry.update(record.name, expected=record, **completed(microvm))
+    except errors.SandboxNotFoundError:
+        # Whoever took the record away meant the MicroVM, too, and may have done so before it was there.
+        control.microvms.terminate(microvm.microvm_id, deadline=deadline)
+        raise
+
+
+def _not_repeatable(record: Record) -> errors.MicroVMNotFoundError:
+    reason = "it is too long ago to be repeated" if record.launch else "it cannot be repeated, its payload is not kept"
+    return errors.MicroVMNotFoundError(
+        f"the launch of sandbox {record.name} was cut off: its MicroVM is not known, and {reason}",
+        hint=f"Forget the name: {_remove(record)} (a MicroVM that was started ends at its maximum duration).",
+    )
+
+
+def _remove(record: Record) -> str:
+    return f"vmnest rm {record.name}"
 
 
 def _find(spec: RunSpec | None, *, control: Control, deadline: Deadline) -> str | None:
@@ -194,31 +230,7 @@ def _from_file(record: Record) -> RunSpec | None:
         raise errors.StateFileError(f"the record of {record.name} has a launch that cannot be understood") from error
 
 
-def _check_kinds(wish: Wish) -> None:
-    """Refuse what Python would let through, and take apart by its letters."""
-    for name, connectors in (("ingress", wish.ingress), ("egress", wish.egress)):
-        if isinstance(connectors, (str, bytes)) or not all(isinstance(arn, str) for arn in connectors):
-            raise errors.UsageError(f"{name}_network_connectors must be a list of ARNs: {connectors!r}")
-    if not isinstance(wish.idle_policy, (IdlePolicy, type(None))):
-        raise errors.UsageError(f"idle_policy must be an IdlePolicy: {wish.idle_policy!r}")
-    if not isinstance(wish.labels, Mapping):
-        raise errors.UsageError(f"labels must map names to texts: {wish.labels!r}")
-    for name, value in wish.labels.items():
-        if not (isinstance(name, str) and isinstance(value, str)):
-            raise errors.UsageError(f"labels are texts with names that are texts: {name!r}={value!r}")
-
-
 # -- sizes -------------------------------------------------------------------------------------------------------------
-
-
-def _check_sizes(wish: Wish) -> None:
-    cpus, memory = wish.cpus, wish.memory_mib
-    if cpus is not None and (
-        isinstance(cpus, bool) or not isinstance(cpus, (int, float)) or not 0 < cpus < TOO_MANY_CPUS
-    ):
-        raise errors.UsageError(f"cpus must be a number above 0 and below {TOO_MANY_CPUS}: {cpus!r}")
-    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 1):
-        raise errors.UsageError(f"memory must be a whole number of MiB above 0: {memory!r}")
 
 
 def _check_image_size(wish: Wish, image_arn: str, *, control: Control, deadline: Deadline) -> None:

@@ -3,61 +3,113 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
+import os
+import threading
 from typing import TYPE_CHECKING
 
 from .. import errors, registry, settings
 from ..control import waiting
-from ..deadline import Deadline
+from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from ..wire import names
+from . import launch, wishes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from ..agent.client import AgentClient
-    from ..agent.tokens import HeaderPairs
+    from ..agent.tokens import HeaderPairs, TokenStore
     from ..control import Control
     from ..control.microvms import MicroVM
     from ..control.tokens import Token
     from ..target import Target
 
-__all__ = ["CALL_SECONDS", "Link", "check_port"]
+__all__ = ["CALL_SECONDS", "ForkSafeLock", "Link"]
 
 CALL_SECONDS = 60.0  # one call of the control plane
+RESUME_AGAIN_SECONDS = 2.0  # a resume that was asked for has this long to show
+
+_logger = logging.getLogger(__name__)
+
+
+class ForkSafeLock:
+    """A lock that a forked child finds free, whatever the threads of its parent were doing."""
+
+    def __init__(self) -> None:
+        self._locks: dict[int, threading.Lock] = {}
+
+    @contextlib.contextmanager
+    def held(self, deadline: Deadline | None = None) -> Iterator[None]:
+        """Hold it; WaitTimeoutError if it is not to be had in time."""
+        # setdefault is atomic: all threads of a process get the same lock.
+        lock = self._locks.setdefault(os.getpid(), threading.Lock())
+        left = None if deadline is None else deadline.remaining()
+        if not lock.acquire(timeout=-1 if left is None else left):
+            assert deadline is not None
+            deadline.check("another thread that resumes the sandbox")
+            raise errors.WaitTimeoutError("another thread that resumes the sandbox is slower than this call may be")
+        try:
+            yield
+        finally:
+            lock.release()
 
 
 class Link:
     """The connections of one sandbox, made when they are first needed.
 
-    Safe for threads without a lock of its own, hence after ``fork`` too: what is known is replaced as a whole, and what
-    is made lazily is stored by ``setdefault``, which is atomic.
+    Safe for threads, and after ``fork``: what is known is replaced as a whole, what is made lazily is stored by
+    ``setdefault``, which is atomic, and a child has locks of its own. ``waking`` is held, over calls of the service, by
+    the one thread that makes the sandbox ready while others that need it wait.
 
     Attributes:
         record: What is recorded about the sandbox, as far as we know.
         records: Where it is recorded.
         place: The target that it is on.
         state: The state last seen.
+        clock: The time.
+        waking: See above.
     """
 
     def __init__(
-        self, record: registry.Record, *, place: Target, records: registry.Registry, verify_tls: bool | None
+        self,
+        record: registry.Record,
+        *,
+        place: Target,
+        records: registry.Registry,
+        verify_tls: bool | None,
+        auto_resume: bool = True,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.record = record
         self.records = records
         self.place = place
         self.state = record.state_hint or names.UNKNOWN
+        self.clock = clock
+        self.waking = ForkSafeLock()
+        self._changing = ForkSafeLock()
+        self._auto_resume = auto_resume
         self._verify_tls = settings.is_on("verify_tls", flag=verify_tls, environ=place.environ)
+        self._stamp = records.stamp()
+        self._resumed_at: float | None = None
         self._controls: dict[str, Control] = {}
-        self._agents: dict[str, AgentClient] = {}
+        self._agents: dict[bool, AgentClient] = {}
+        self._tokens: dict[str, TokenStore] = {}
 
     @property
     def microvm_id(self) -> str:
-        """The MicroVM's id; MicroVMNotFoundError if the launch was cut off before it was known."""
+        """The MicroVM's id. A launch that was cut off before it was known is completed first."""
         if self.record.microvm_id is None:
-            raise errors.MicroVMNotFoundError(
-                f"the launch of sandbox {self.record.name} was cut off: its MicroVM is not known",
-                hint=f"Remove it, which also ends a MicroVM that was started: vmnest rm {self.record.name}",
-            )
+            with self.waking.held():
+                if self.record.microvm_id is None:  # no other thread was faster
+                    self._complete()
+        assert self.record.microvm_id is not None
         return self.record.microvm_id
+
+    def _complete(self) -> None:
+        control, deadline = self.control(), Deadline(CALL_SECONDS)
+        done = launch.complete(self.record, control=control, registry=self.records, deadline=deadline)
+        self._change(**{member: getattr(done, member) for member in ("endpoint", "image_arn", "launch", "microvm_id")})
 
     @property
     def endpoint(self) -> str:
@@ -74,12 +126,38 @@ class Link:
             found = self._controls.setdefault("", made or self.place.control(deadline=Deadline(CALL_SECONDS)))
         return found
 
-    def agent(self) -> AgentClient:
-        """The client of the agent. Nothing is sent before it is used: the first request mints a token."""
-        found = self._agents.get("")
+    def agent(self, *, wakes: bool | None = None) -> AgentClient:
+        """The client of the agent. Nothing is sent before it is used: the first request mints a token.
+
+        Args:
+            wakes: Whether it resumes the MicroVM that it finds suspended; None: as the sandbox does on use.
+        """
+        wakes = self._auto_resume if wakes is None else wakes
+        found = self._agents.get(wakes)
         if found is None:
-            found = self._agents.setdefault("", self._connect())
+            found = self._agents.setdefault(wakes, self._connect(wakes))
         return found
+
+    def catch_up(self) -> None:
+        """See whether another process has stopped it on purpose since we looked, or resumed it."""
+        stamp = self.records.stamp()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            present = self.records.get(self.record.name)
+        except errors.StateFileError:
+            return  # that is a problem of whoever needs the name
+        if present is not None and present.is_same_launch(self.record) and present.stopped_at != self.record.stopped_at:
+            self._change(stopped_at=present.stopped_at)
+            self.state = present.state_hint or names.UNKNOWN
+
+    def suspended(self) -> errors.SandboxSuspendedError:
+        """The error for a use that must not resume it."""
+        name = self.record.name
+        return errors.SandboxSuspendedError(
+            f"sandbox {name} is suspended ({self.state})", hint=f"Resume it first: vmnest start {name}"
+        )
 
     def look(self) -> MicroVM:
         """Ask the service. This never wakes a suspended MicroVM, and writes no record."""
@@ -104,26 +182,45 @@ class Link:
     def see(self, microvm: MicroVM) -> None:
         """Take over what an answer of the service says."""
         self.state = microvm.state
+        changes: dict[str, object] = {}
         if microvm.endpoint != self.record.endpoint:
-            self.record = self.record.replace(endpoint=microvm.endpoint)
+            changes["endpoint"] = microvm.endpoint
+        if microvm.idle_policy is not None and not microvm.idle_policy.auto_resume_enabled:
+            changes["auto_resume"] = False
+        if changes:
+            self._change(**changes)
 
-    def note(self, **changes: object) -> None:
-        """Keep something for other processes, if the sandbox is recorded and is still the one that we know."""
-        present = self.records.get(self.record.name)
-        if present is not None and present.is_same_launch(self.record):
-            self.record = self.records.update(self.record.name, expected=self.record, **changes)
-        else:
+    def note(self, *, must_be_kept: bool = False, **changes: object) -> None:
+        """Keep something for other processes, if the sandbox is recorded and is still the one that we know.
+
+        Raises:
+            errors.StateFileError: it cannot be written, and it ``must_be_kept``; else that is only logged.
+        """
+        self._change(**changes)
+        try:
+            present = self.records.get(self.record.name)
+            if present is not None and present.is_same_launch(self.record):
+                self.records.update(self.record.name, expected=self.record, **changes)
+        except errors.SandboxNotFoundError:
+            return  # removed, or replaced, just now
+        except errors.StateFileError as error:
+            if must_be_kept:
+                raise
+            _logger.warning("the state of sandbox %s is not recorded: %s", self.record.name, error)
+
+    def _change(self, **changes: object) -> None:
+        with self._changing.held():
             self.record = self.record.replace(**changes)
 
-    def _connect(self) -> AgentClient:
+    def _connect(self, wakes: bool) -> AgentClient:
         from .. import transport
         from ..agent import client, tokens
 
-        port = check_port(
+        port = wishes.check_port(
             settings.number("agent_port", flag=self.record.agent_port, environ=self.place.environ),
             environ=self.place.environ,
         )
-        store = tokens.TokenStore(self._mint)
+        store = self._tokens.setdefault("", tokens.TokenStore(self._mint))
 
         def headers(refused: HeaderPairs | None) -> HeaderPairs:
             return store.headers(port, refused=refused)
@@ -133,33 +230,36 @@ class Link:
             headers=headers,
             transport=transport.shared() if self._verify_tls else transport.Transport(verify=False),
             port=port,
-            recover=self._recover,
+            recover=functools.partial(self._recover, wakes=wakes),
         )
 
     def _mint(self, ports: Sequence[int]) -> Token:
         with self.telling_the_end():
             return self.control().mint_token(self.microvm_id, ports, deadline=Deadline(CALL_SECONDS))
 
-    def _recover(self, error: errors.VmnestError) -> str:
+    def _recover(self, error: errors.VmnestError, *, wakes: bool) -> str:
         """A request did not reach the agent: see what became of the MicroVM, wake it up, tell where it is now."""
         known = self.record.endpoint
         microvm = self.look()
         if microvm.ended:
             raise waiting.ended(microvm) from error
+        if microvm.state in (names.SUSPENDING, names.SUSPENDED) and not wakes:
+            raise self.suspended() from error
         if microvm.state == names.SUSPENDED:
-            self.control().microvms.resume(self.microvm_id, deadline=Deadline(CALL_SECONDS))
+            self._resume()
         if microvm.endpoint != known:
             self.note(endpoint=microvm.endpoint)
         return microvm.endpoint
 
-
-def check_port(port: int, *, environ: Mapping[str, str]) -> int:
-    """The agent's port, or UsageError if it can be none: no token may ever open the port of the lifecycle hooks."""
-    if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
-        raise errors.UsageError(f"the agent's port must be 1 to 65535: {port!r}")
-    if port == settings.number("hook_port", environ=environ):
-        raise errors.UsageError(
-            f"port {port} is that of the lifecycle hooks, which nobody but the platform may reach",
-            hint="AGENT_SANDBOX_AGENT_PORT and AGENT_SANDBOX_HOOK_PORT must be different ports.",
-        )
-    return port
+    def _resume(self) -> None:
+        """Many requests may find it suspended at one time: one call of the service is enough for them all."""
+        now = self.clock.monotonic()
+        with self._changing.held():
+            if self._resumed_at is not None and now - self._resumed_at < RESUME_AGAIN_SECONDS:
+                return
+            self._resumed_at = now
+        # A conflict passes: the request is repeated, and what is to be done is looked at again.
+        with contextlib.suppress(errors.ConflictError):
+            self.control().microvms.resume(self.microvm_id, deadline=Deadline(CALL_SECONDS))
+        if self.record.stopped_at is not None:
+            self.note(state_hint=names.RUNNING, stopped_at=None)

@@ -18,7 +18,7 @@ from vmnest.transport import Transport
 def files(shared_agent: Agent) -> Iterator[Files]:
     transport = Transport(environ={})
     client = AgentClient(shared_agent.url, headers=lambda _refused: [], transport=transport, port=8080)
-    yield Files(lambda: client)
+    yield Files(lambda _deadline: client)
     transport.close()
 
 

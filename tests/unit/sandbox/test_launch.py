@@ -101,30 +101,6 @@ def test_an_image_without_a_version_that_runs_is_left_to_the_service() -> None:
     plan(FakeControl("https://vm.example", versions={}), memory_mib=8192)
 
 
-@pytest.mark.parametrize(
-    "wish",
-    [{"cpus": 0}, {"cpus": -1}, {"cpus": True}, {"cpus": "1"}, {"cpus": float("nan")}, {"cpus": float("inf")},
-     {"cpus": 3000}, {"memory_mib": 0}, {"memory_mib": 1.5}, {"memory_mib": True}, {"memory_mib": "512"}],
-    ids=str,
-)  # fmt: skip
-def test_sizes_that_mean_nothing_are_refused(control: FakeControl, wish: dict[str, Any]) -> None:
-    with pytest.raises(errors.UsageError):
-        plan(control, kind="local", **wish)
-
-
-@pytest.mark.parametrize(
-    "wish",
-    [{"labels": {"a": 1}}, {"labels": {1: "a"}}, {"labels": ["a"]}, {"idle_policy": 900},
-     {"ingress": "arn:one"}, {"egress": "arn:one"}, {"egress": [None]},
-     {"agent_port": 0}, {"agent_port": 70_000}, {"agent_port": 9000}],
-    ids=str,
-)  # fmt: skip
-def test_what_cannot_be_meant_is_refused_before_anything_starts(control: FakeControl, wish: dict[str, Any]) -> None:
-    with pytest.raises(errors.UsageError):
-        plan(control, **wish)
-    assert control.microvms.calls == []
-
-
 # -- the launch --------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,123 @@
+"""Suspending, resuming and waiting: the changes of a MicroVM's state that a sandbox asks for.
+
+States pass: a MicroVM may not take a call just now, and take it a moment later. The service says so with a conflict, or
+in ways that nobody has recorded; so a call that is refused while the state passes is made again, within the deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from .. import deadline as deadlines
+from .. import errors
+from ..control import waiting
+from ..deadline import Deadline
+from ..wire import names
+
+if TYPE_CHECKING:
+    from .link import Link
+
+__all__ = ["check_states", "ready_for_use", "resume", "suspend", "wait"]
+
+FIRST_DELAY_SECONDS = 0.1
+LAST_DELAY_SECONDS = 1.0
+
+_PASSING = (names.PENDING, names.SUSPENDING)
+_SUSPENDED = (names.SUSPENDING, names.SUSPENDED)
+
+
+def suspend(link: Link, *, deadline: Deadline) -> None:
+    """Suspend it, mark that as deliberate, and wait until it is done."""
+    microvms, microvm_id = link.control().microvms, link.microvm_id
+    if link.state != names.RUNNING and link.look().state == names.PENDING:
+        # What the service makes of a call in this state is not known.
+        settled = (names.RUNNING, *_SUSPENDED)
+        link.see(waiting.wait_until(microvms, microvm_id, states=settled, deadline=deadline, clock=link.clock))
+    _until_accepted(link, lambda: microvms.suspend(microvm_id, deadline=deadline), deadline=deadline)
+    # Before the wait: whoever is killed while waiting has stopped it all the same.
+    link.note(state_hint=names.SUSPENDED, stopped_at=link.clock.time(), must_be_kept=True)
+    try:
+        microvm = waiting.wait_until(
+            microvms, microvm_id, states=(names.SUSPENDED,), deadline=deadline, clock=link.clock
+        )
+    except errors.WaitTimeoutError as error:
+        error.add_hint("Traffic through its endpoint, such as a page that reconnects, resumes it at once.")
+        raise
+    link.see(microvm)
+
+
+def resume(link: Link, *, deadline: Deadline) -> None:
+    """Let it go on, take the mark of a deliberate stop away, and wait until the agent answers."""
+    microvms, microvm_id = link.control().microvms, link.microvm_id
+    _until_accepted(link, lambda: microvms.resume(microvm_id, deadline=deadline), deadline=deadline)
+    link.note(state_hint=names.RUNNING, stopped_at=None)
+    link.agent(wakes=True).wait_ready(deadline=deadline)
+    link.state = names.RUNNING
+
+
+def wait(link: Link, states: Collection[str], *, deadline: Deadline) -> str:
+    """Wait until it is in one of these states, which is returned. Nothing of this wakes it."""
+    wanted = check_states(states)
+    if names.TERMINATING in wanted:
+        wanted.add(names.TERMINATED)  # the former is brief: nobody is sure to see it
+    microvm = waiting.wait_until(
+        link.control().microvms,
+        link.microvm_id,
+        states=wanted,
+        deadline=deadline,
+        on_state=link.see,
+        clock=link.clock,
+    )
+    return microvm.state
+
+
+def check_states(states: Collection[str]) -> set[str]:
+    """The states as a set, or UsageError if one is none of the service's."""
+    for state in states:
+        if state not in names.STATES:
+            raise errors.UsageError(f"no state of a MicroVM: {state!r}", hint=f"States are {', '.join(names.STATES)}.")
+    return set(states)
+
+
+def ready_for_use(link: Link, *, may_resume: bool, deadline: Deadline) -> None:
+    """See to it that a request can be sent now, as far as we know.
+
+    What we know to be suspended is resumed first: a request that meets a proxy which cannot say whether it was
+    executed could not be repeated. What we know to have ended may answer for a moment more, and then not.
+
+    Raises:
+        errors.SandboxSuspendedError: it is suspended, and ``may_resume`` is False.
+        errors.MicroVMEndedError: it has ended.
+    """
+    link.catch_up()
+    if link.state in names.ENDED_STATES:
+        raise errors.MicroVMEndedError(f"sandbox {link.record.name} has ended ({link.state})")
+    if not may_resume or link.record.auto_resume is False:
+        # A request would wake it, or would find a proxy that does not say why there is no answer.
+        microvm = link.look()
+        if microvm.ended:
+            raise waiting.ended(microvm)
+    if link.state in _SUSPENDED:
+        if not may_resume:
+            raise link.suspended()
+        with link.waking.held(deadline):
+            if link.state in _SUSPENDED:  # no other thread was faster
+                resume(link, deadline=deadline)
+
+
+def _until_accepted(link: Link, call: Callable[[], None], *, deadline: Deadline) -> None:
+    for delay in deadlines.backoff(first=FIRST_DELAY_SECONDS, last=LAST_DELAY_SECONDS):
+        try:
+            call()
+        except (errors.ConflictError, errors.ValidationError) as error:
+            microvm = link.look()
+            if microvm.ended:
+                raise waiting.ended(microvm) from error
+            if microvm.state not in _PASSING and not isinstance(error, errors.ConflictError):
+                raise
+            if deadline.clamp(delay) < delay:
+                raise
+        else:
+            return
+        link.clock.sleep(delay)
