@@ -7,16 +7,14 @@ import hashlib
 import json
 import os
 import time
-from pathlib import Path
 
 import pytest
 import websockets.exceptions
 import websockets.sync.client
 
 from tests.support import mirror
+from tests.support.live import MIRROR_PORT
 
-PORT = 3000
-MIRROR = Path(mirror.__file__)
 QUIET_PORT = 3001  # where nobody listens
 
 
@@ -27,27 +25,13 @@ def cloud(any_cloud):
 
 @pytest.fixture(scope="module")
 def vm(cloud):
-    """A VM with the mirror at its port."""
-    vm = cloud.run_ready()
-    start_mirror(cloud, vm)
-    return vm
+    return cloud.run_ready()
 
 
 @pytest.fixture(scope="module")
 def to_mirror(cloud, vm):
-    """The headers of a request to the mirror."""
-    return {**cloud.mint(vm, PORT), "X-aws-proxy-port": str(PORT)}
-
-
-def start_mirror(cloud, vm):
-    cloud.write(vm, "mirror.py", MIRROR.read_text(encoding="utf-8"))
-    line = f"setsid python3 mirror.py {PORT} </dev/null >/dev/null 2>&1 &"
-    assert cloud.execute(vm, "sh", "-c", line) == (0, "")
-    headers = {**cloud.mint(vm, PORT), "X-aws-proxy-port": str(PORT)}
-    end = time.monotonic() + 30
-    while cloud.ask(vm, "GET", "/", headers=headers).status == 502:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    """The headers of a request to the mirror, which runs in the VM."""
+    return cloud.start_mirror(vm)
 
 
 def seen_by_mirror(answer):
@@ -89,20 +73,20 @@ class TestWhoMayAsk:
     def test_nobody_at_a_port_outside_the_token(self, cloud, vm):
         answer = cloud.ask(vm, "GET", "/healthz", headers=cloud.mint(vm, 9000))
         assert refused(answer) == (403, "Access to port denied")
-        to_other = {**cloud.mint(vm, 8080), "X-aws-proxy-port": str(PORT)}
+        to_other = {**cloud.mint(vm, 8080), "X-aws-proxy-port": str(MIRROR_PORT)}
         assert refused(cloud.ask(vm, "GET", "/", headers=to_other)) == (403, "Access to port denied")
 
     @pytest.mark.parametrize(
         "allowed",
-        [{"range": {"startPort": 2990, "endPort": 3010}}, {"allPorts": {}}, {"port": PORT}],
+        [{"range": {"startPort": 2990, "endPort": 3010}}, {"allPorts": {}}, {"port": MIRROR_PORT}],
         ids=["range", "all", "one"],
     )
-    def test_whoever_has_a_token_that_covers_the_port(self, cloud, vm, allowed):
-        headers = {**cloud.mint_for(vm, [{"port": 1}, allowed]), "X-aws-proxy-port": str(PORT)}
+    def test_whoever_has_a_token_that_covers_the_port(self, cloud, vm, to_mirror, allowed):
+        headers = {**cloud.mint_for(vm, [{"port": 1}, allowed]), "X-aws-proxy-port": str(MIRROR_PORT)}
         assert cloud.ask(vm, "GET", "/", headers=headers).status == 207
 
     def test_8080_is_the_port_where_none_is_named(self, cloud, vm):
-        assert cloud.ask(vm, "GET", "/healthz", headers=cloud.mint(vm, 8080, PORT)).status == 200
+        assert cloud.ask(vm, "GET", "/healthz", headers=cloud.mint(vm, 8080, MIRROR_PORT)).status == 200
 
     @pytest.mark.parametrize("port", ["abc", "0", "65536", "8080/"])
     def test_a_port_that_is_none_is_a_bad_request(self, cloud, vm, port):
@@ -182,7 +166,7 @@ class TestWebSocket:
         return [
             "lambda-microvms",
             f"lambda-microvms.authentication.{headers['X-aws-proxy-auth']}",
-            f"lambda-microvms.port.{PORT}",
+            f"lambda-microvms.port.{MIRROR_PORT}",
         ]
 
     def test_frames_pass_as_they_are(self, cloud, vm, to_mirror):

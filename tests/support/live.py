@@ -17,16 +17,19 @@ import ssl
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.support import mirror
 from tests.support.cloud import LocalCloud
 
 LOCAL = "local"
 AWS = "aws"
 LOCAL_IMAGE = "arn:aws:lambda:us-east-1:000000000000:microvm-image:local"
 AGENT_PORT = 8080
+MIRROR_PORT = 3000
 LIFETIME_SECONDS = 600
 MAX_STARTED = 40
 # How long a state may take to come: generous, since a first launch of an image's version takes 45 s.
@@ -179,6 +182,18 @@ class Cloud:
         content = {"path": path, "content": text, "encoding": "utf-8"}
         answer = self.ask(vm, "POST", "/v1/fs/write", headers=self.mint(vm, AGENT_PORT), content=content)
         assert answer.status == 200, answer
+
+    def start_mirror(self, vm: Mapping[str, Any]) -> dict[str, str]:
+        """Start tests/support/mirror.py in the VM; the headers of a request to it."""
+        self.write(vm, "mirror.py", Path(mirror.__file__).read_text(encoding="utf-8"))
+        line = f"setsid python3 mirror.py {MIRROR_PORT} </dev/null >/dev/null 2>&1 &"
+        assert self.execute(vm, "sh", "-c", line) == (0, "")
+        headers = {**self.mint(vm, MIRROR_PORT), "X-aws-proxy-port": str(MIRROR_PORT)}
+        end = time.monotonic() + ANSWER_SECONDS
+        while self.ask(vm, "GET", "/", headers=headers).status == 502:
+            assert time.monotonic() < end
+            time.sleep(self._pause)
+        return headers
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
