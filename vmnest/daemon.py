@@ -23,11 +23,9 @@ if TYPE_CHECKING:
 
     from .deadline import Deadline
 
-__all__ = ["ask", "ensure", "find", "is_at", "is_older", "require_linux"]
+__all__ = ["ask", "ensure", "find", "is_at", "is_older", "notes", "require_linux"]
 
 PROGRAM = "local"
-# Read by the daemon when it starts.
-_ITS_SETTINGS = ("local_isolation", "local_visible", "local_disk")
 SIGNING_NAME = "lambda"
 MAX_ANSWER_BYTES = 2**20
 
@@ -57,7 +55,7 @@ def ensure(environ: Mapping[str, str], *, deadline: Deadline) -> rendezvous.Daem
         errors.WaitTimeoutError: it is not ready at the deadline.
     """
     require_linux()
-    for name in _ITS_SETTINGS:
+    for name in rendezvous.ITS_SETTINGS:
         settings.resolve(name, environ=environ)
     folder = rendezvous.folder(environ, prepare=True)
     running = _running(folder)
@@ -82,6 +80,34 @@ def is_at(url: str, environ: Mapping[str, str]) -> bool:
 def is_older(running: rendezvous.Daemon) -> bool:
     """Whether the daemon is of an older version than this library."""
     return _version_numbers(running.version) < _version_numbers(__version__)
+
+
+def notes(environ: Mapping[str, str]) -> list[str]:
+    """What a user should know of the daemon that runs: it is not what this environment would have started."""
+    running = find(environ)
+    if running is None:
+        return []
+    told = []
+    if is_older(running):
+        told.append(
+            f"the local cloud runs version {running.version}, which is older than this vmnest, {__version__}; "
+            "a newer one replaces it when no sandbox runs"
+        )
+    for name in rendezvous.ITS_SETTINGS:
+        wanted, present = (settings.resolve(name, environ=each) for each in (environ, running.started_with))
+        if wanted.source != "default" and not _is_satisfied(name, wanted.value, present.value):
+            variable = settings.SETTINGS[name].env
+            told.append(
+                f"{variable} is not in force: the local cloud was started with another value "
+                f"({running.started_with.get(variable, 'the default')}); it takes a new one after: vmnest local down"
+            )
+    return told
+
+
+def _is_satisfied(name: str, wanted: object, present: object) -> bool:
+    if name == "local_isolation":  # a demand, which a stronger one meets
+        return settings.ISOLATIONS.index(str(present)) >= settings.ISOLATIONS.index(str(wanted))
+    return wanted == present
 
 
 def _version_numbers(version: str) -> list[int]:
@@ -136,9 +162,11 @@ def _log_hint(folder: str) -> str:
 def _spawn(folder: str, *, ready_fd: int, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     import subprocess
 
-    log = os.open(
-        os.path.join(folder, rendezvous.LOG_FILE), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-    )
+    path = os.path.join(folder, rendezvous.LOG_FILE)
+    try:
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise rendezvous.unusable(path, error) from error
     try:
         return subprocess.Popen(
             build_command(["--folder", folder, "--ready-fd", str(ready_fd)]),

@@ -35,6 +35,8 @@ STATUS_PATH = "/vmnest/status"
 SHUTDOWN_PATH = "/vmnest/shutdown"
 RETIRE_PATH = "/vmnest/retire"  # ends the daemon if nothing runs; its answer's member "retired" says whether
 
+# The settings that the daemon reads when it starts.
+ITS_SETTINGS = ("local_isolation", "local_visible", "local_disk")
 # The services that the daemon answers, as they are spelt in AWS_ENDPOINT_URL_<SERVICE>.
 SERVED = ("LAMBDA_MICROVMS", "LAMBDA_CORE")
 REGION = "us-east-1"
@@ -46,14 +48,22 @@ _LOCK_POLL_SECONDS = 0.05
 
 
 class Daemon:
-    """The address of a running daemon, as ``daemon.json`` tells it."""
+    """The address of a running daemon, as ``daemon.json`` tells it.
 
-    __slots__ = ("pid", "url", "version")
+    Attributes:
+        url: Its control plane.
+        version: Its version of vmnest.
+        pid: Its process.
+        started_with: Its own settings that were set when it started, by their variables.
+    """
 
-    def __init__(self, *, url: str, version: str, pid: int) -> None:
+    __slots__ = ("pid", "started_with", "url", "version")
+
+    def __init__(self, *, url: str, version: str, pid: int, started_with: Mapping[str, str] | None = None) -> None:
         self.url = url
         self.version = version
         self.pid = pid
+        self.started_with = dict(started_with or {})
 
     def __repr__(self) -> str:
         return f"Daemon(url={self.url!r}, version={self.version!r}, pid={self.pid})"
@@ -157,8 +167,12 @@ class Lock:
 
         Raises:
             errors.WaitTimeoutError: somebody else held it until the deadline.
+            errors.LocalCloudError: the folder cannot be written to.
         """
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unusable(self._path, error) from error
         try:
             # flock has no timeout of its own; the lock is contended for the length of a daemon's start at most.
             while not _try_lock(fd, fcntl.LOCK_EX):
@@ -225,17 +239,25 @@ def is_alive(path: str) -> bool:
 
 def read(path: str) -> Daemon | None:
     """The daemon that ``daemon.json`` in folder ``path`` names, or None. It may be gone: see ``is_alive``."""
-    fields = _read_json(os.path.join(path, DAEMON_FILE))
+    return _from_wire(_read_json(os.path.join(path, DAEMON_FILE)))
+
+
+def _from_wire(fields: Mapping[str, object]) -> Daemon | None:
     url, version, pid = fields.get("url"), fields.get("version"), fields.get("pid")
     if not isinstance(url, str) or not isinstance(version, str) or not isinstance(pid, int):
         return None
-    return Daemon(url=url, version=version, pid=pid)
+    started_with = fields.get("started_with")  # absent in the files of daemons before this member was added
+    known = started_with if isinstance(started_with, dict) else {}
+    return Daemon(url=url, version=version, pid=pid, started_with={str(name): str(known[name]) for name in known})
+
+
+def _to_wire(daemon: Daemon) -> dict[str, object]:
+    return {member: getattr(daemon, member) for member in Daemon.__slots__}
 
 
 def write_daemon(path: str, daemon: Daemon) -> None:
     """Publish the daemon's address (0600)."""
-    fields = {"url": daemon.url, "version": daemon.version, "pid": daemon.pid}
-    write_file(os.path.join(path, DAEMON_FILE), json.dumps(fields).encode())
+    write_file(os.path.join(path, DAEMON_FILE), json.dumps(_to_wire(daemon)).encode())
 
 
 def remove_daemon(path: str) -> None:
@@ -309,7 +331,26 @@ def _read_bytes(target: str) -> bytes:
 
 
 def write_file(target: str, data: bytes, *, replace: bool = True) -> None:
-    """Write a file (0600) that is either there in full or not at all."""
+    """Write a file (0600) that is either there in full or not at all.
+
+    Raises:
+        errors.LocalCloudError: it cannot be written; one that was there is untouched.
+    """
+    try:
+        _write_file(target, data, replace=replace)
+    except OSError as error:
+        raise unusable(target, error) from error
+
+
+def unusable(target: str, error: OSError) -> errors.LocalCloudError:
+    """The error for a file of the local cloud's folder that cannot be written."""
+    return errors.LocalCloudError(
+        f"cannot write {target}: {error.strerror or error}",
+        hint="The local cloud needs a folder that it can write to: make room, or set AGENT_SANDBOX_LOCAL_DIR.",
+    )
+
+
+def _write_file(target: str, data: bytes, *, replace: bool) -> None:
     temporary = f"{target}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -336,7 +377,7 @@ def _remove(target: str) -> None:
 
 def build_ready(daemon: Daemon) -> bytes:
     """The line by which a daemon that is serving answers its starter."""
-    return json.dumps({"ready": True, "url": daemon.url, "version": daemon.version, "pid": daemon.pid}).encode() + b"\n"
+    return json.dumps({"ready": True, **_to_wire(daemon)}).encode() + b"\n"
 
 
 def build_not_ready(error: errors.VmnestError) -> bytes:
@@ -356,11 +397,9 @@ def parse_ready(line: bytes) -> Daemon:
     except ValueError:
         fields = None
     if isinstance(fields, dict):
-        if fields.get("ready") is True and isinstance(fields.get("url"), str):
-            pid = fields.get("pid")
-            return Daemon(
-                url=fields["url"], version=str(fields.get("version", "")), pid=pid if isinstance(pid, int) else 0
-            )
+        daemon = _from_wire(fields)
+        if fields.get("ready") is True and daemon is not None:
+            return daemon
         if isinstance(fields.get("error"), dict):
             raise _error_from_wire(fields["error"])
     raise errors.LocalDaemonError(

@@ -136,6 +136,68 @@ def test_versions_are_compared_as_numbers(version: str, older: bool) -> None:
     assert daemon.is_older(rendezvous.Daemon(url="u", version=version, pid=1)) is older
 
 
+# -- notes -------------------------------------------------------------------------------------------------------------
+
+
+def pretend(environ: dict[str, str], *, version: str = __version__, **started_with: str) -> None:
+    """Somebody who is alive has published this."""
+    with_environ = {f"AGENT_SANDBOX_{name.upper()}": value for name, value in started_with.items()}
+    running = rendezvous.Daemon(url="http://127.0.0.1:1", version=version, pid=1, started_with=with_environ)
+    rendezvous.write_daemon(rendezvous.folder(environ, prepare=True), running)
+
+
+@pytest.fixture
+def posing(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An environment whose daemon is a lock that we hold, and what ``pretend`` says of it."""
+    environ = {"AGENT_SANDBOX_LOCAL_DIR": str(tmp_path)}
+    with rendezvous.daemon_lock(str(tmp_path), Deadline(1)):
+        yield environ
+
+
+def test_there_is_nothing_to_note_of_none_and_of_one_as_we_would_start_it(posing: dict[str, str]) -> None:
+    assert daemon.notes(posing) == []
+    pretend(posing, local_disk="1GiB")
+    assert daemon.notes(posing) == []
+    assert daemon.notes({**posing, "AGENT_SANDBOX_LOCAL_DISK": "1024M"}) == []
+
+
+def test_an_older_one_is_noted(posing: dict[str, str]) -> None:
+    pretend(posing, version="0.0.9")
+    (note,) = daemon.notes(posing)
+    assert "0.0.9" in note
+    assert __version__ in note
+
+
+@pytest.mark.parametrize(
+    ("variable", "here", "there"),
+    [
+        ("LOCAL_DISK", "2GiB", {}),
+        ("LOCAL_DISK", "2GiB", {"local_disk": "1GiB"}),
+        ("LOCAL_VISIBLE", "/data", {"local_visible": "/data:/more"}),
+        ("LOCAL_ISOLATION", "vm", {"local_isolation": "kernel"}),
+    ],
+)
+def test_a_setting_that_is_not_in_force_is_noted(
+    posing: dict[str, str], variable: str, here: str, there: dict[str, str]
+) -> None:
+    pretend(posing, **there)
+    (note,) = daemon.notes({**posing, f"AGENT_SANDBOX_{variable}": here})
+    assert note.startswith(f"AGENT_SANDBOX_{variable} is not in force")
+    assert next(iter(there.values()), "the default") in note
+    assert "vmnest local down" in note
+
+
+def test_a_stronger_isolation_than_demanded_is_none_to_note(posing: dict[str, str]) -> None:
+    pretend(posing, local_isolation="vm")
+    assert daemon.notes({**posing, "AGENT_SANDBOX_LOCAL_ISOLATION": "kernel"}) == []
+
+
+def test_one_that_was_started_with_a_setting_says_so(environ: dict[str, str]) -> None:
+    ensure({**environ, "AGENT_SANDBOX_LOCAL_DISK": "1GiB"})
+    assert daemon.notes({**environ, "AGENT_SANDBOX_LOCAL_DISK": "1GiB"}) == []
+    assert len(daemon.notes({**environ, "AGENT_SANDBOX_LOCAL_DISK": "2GiB"})) == 1
+
+
 def test_its_own_error_is_ours(environ: dict[str, str]) -> None:
     with pytest.raises(errors.SettingError, match="AGENT_SANDBOX_LOCAL_DISK"):
         ensure({**environ, "AGENT_SANDBOX_LOCAL_DISK": "much"})

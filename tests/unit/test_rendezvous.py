@@ -126,6 +126,28 @@ class TestRecords:
         rendezvous.remove_daemon(str(tmp_path))
         assert rendezvous.read(str(tmp_path)) is None
 
+    def test_what_it_was_started_with_is_read_too(self, tmp_path):
+        daemon = rendezvous.Daemon(url="u", version="v", pid=7, started_with={"AGENT_SANDBOX_LOCAL_DISK": "1G"})
+        rendezvous.write_daemon(str(tmp_path), daemon)
+        read = rendezvous.read(str(tmp_path))
+        assert read is not None
+        assert read.started_with == {"AGENT_SANDBOX_LOCAL_DISK": "1G"}
+
+    @pytest.mark.parametrize("more", ["", ', "started_with": 3'], ids=["without", "wrong"])
+    def test_a_record_of_an_older_daemon_is_read(self, tmp_path, more):
+        (tmp_path / "daemon.json").write_text(f'{{"url": "u", "version": "v", "pid": 1{more}}}')
+        read = rendezvous.read(str(tmp_path))
+        assert read is not None
+        assert (read.url, read.started_with) == ("u", {})
+
+    def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(self, tmp_path):
+        folder = str(tmp_path / "gone")
+        with pytest.raises(errors.LocalCloudError, match=r"cannot write .*daemon\.json: No such file") as caught:
+            rendezvous.write_daemon(folder, rendezvous.Daemon(url="u", version="v", pid=1))
+        assert "AGENT_SANDBOX_LOCAL_DIR" in (caught.value.hint or "")
+        with pytest.raises(errors.LocalCloudError, match=r"cannot write .*start\.lock"):
+            rendezvous.start_lock(folder, deadline.Deadline(1)).take()
+
     @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"url": 1, "version": "", "pid": 1}', "\xff"], ids=repr)
     def test_a_damaged_record_is_none(self, tmp_path, text):
         (tmp_path / "daemon.json").write_text(text, encoding="latin-1")
