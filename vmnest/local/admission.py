@@ -30,9 +30,10 @@ class RefusedError(Exception):
         return httpd.Reply(self.status, fields, self.body.encode())
 
 
-def unreachable(kind: str) -> httpd.Reply:
-    """The answer when the VM or the port is not there: no body."""
-    return httpd.Reply(502, [_NO_STORE, (names.PROXY_ERROR_HEADER, kind)])
+def unreachable(kind: str | None) -> httpd.Reply:
+    """The answer when there is none of the VM's: no body, and the reason if there is a word for it."""
+    named = [] if kind is None else [(names.PROXY_ERROR_HEADER, kind)]
+    return httpd.Reply(502, [_NO_STORE, *named])
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,11 @@
 """The data plane: requests to a VM's endpoint, checked, and carried to a port in the VM.
 
-Each client connection has a thread, and in turn at most one connection into the VM, which is used again for the next
-request if that comes soon. Bodies are carried as they come, in both directions at once; back-pressure is the sockets'
-own. From a ``101`` on, bytes are carried until either side ends (``relay``).
+Each client connection has a thread, and in turn at most one connection into the VM (``clients``), which is used again
+for the next request if that comes soon. Bodies are carried as they come, in both directions at once; back-pressure is
+the sockets' own. From a ``101`` on, bytes are carried until either side ends (``relay``).
+
+A request that was admitted wakes a suspended VM if its policy says so, and is held until the VM runs; its bytes, both
+ways, are what keeps a VM from being idle. A request that is refused does neither.
 
 What the proxy itself answers, and the order of its checks, is the recorded behaviour of the service's own.
 """
@@ -10,43 +13,23 @@ What the proxy itself answers, and the order of its checks, is the recorded beha
 from __future__ import annotations
 
 import logging
-import select
 import socket
 import threading
-import time
 import uuid
 
-from .. import deadline, errors
+from .. import deadline
 from ..wire import bodies, http1, names, relay, streams
-from . import admission, httpd, records, tokens
+from . import admission, clients, httpd, records, tokens
 
 _LOG = logging.getLogger(__name__)
 
 IDLE_SECONDS = 120.0  # between two requests of a client
-PENDING_SECONDS = 3.0  # how long a request waits for its VM to run
-DIAL_SECONDS = 10.0
-# A server that closes idle connections does so after 2 s or more: one that was used this lately will still be there.
-REUSE_SECONDS = 1.0
 _SMALL_BODY_BYTES = 65536
 HEAD_SECONDS = 60.0  # the longest pause within a response's head
 _MAX_INTERIM = 32  # responses before the final one
 
-_GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR
-
 # Fields about a connection, not about what travels through it (RFC 9110 section 7.6.1).
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade", "expect"})
-
-
-class Unreachable(Exception):  # noqa: N818 - a way to answer, not a failure of ours
-    """The VM or the port does not answer: a 502 with this ``x-aws-proxy-error`` and no body."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.kind = kind
-
-
-class ClientGoneError(Exception):
-    """The client has ended its connection: nobody waits for the answer."""
 
 
 class Proxy:
@@ -59,7 +42,7 @@ class Proxy:
     def serve(self, record: records.Record, sock: socket.socket) -> None:
         """Serve one client connection of a VM's endpoint until it ends. The caller closes it."""
         sock.settimeout(IDLE_SECONDS)
-        client = _Client(streams.Stream(sock), record)
+        client = clients.Client(streams.Stream(sock), record, clock=self._clock)
         try:
             while self._serve_one(client):
                 pass
@@ -67,12 +50,12 @@ class Proxy:
             _LOG.debug("%s: a client's request was cut short: %s", record.microvm_id, error)
         except http1.MessageError as error:
             httpd.refuse(client.stream, error)
-        except (ClientGoneError, ConnectionError, TimeoutError) as error:
+        except (clients.ClientGoneError, ConnectionError, TimeoutError) as error:
             _LOG.debug("%s: a client's connection ended: %r", record.microvm_id, error)
         finally:
-            client.close()
+            client.drop_guest()
 
-    def _serve_one(self, client: _Client) -> bool:
+    def _serve_one(self, client: clients.Client) -> bool:
         client.stream.socket.settimeout(IDLE_SECONDS)
         head = client.stream.read_head(skip_empty_lines=True)
         if head is None:
@@ -86,73 +69,17 @@ class Proxy:
             return exchange.carry(admitted)
         except admission.RefusedError as refusal:
             return exchange.refuse(refusal.reply())
-        except Unreachable as failure:
+        except clients.Unreachable as failure:
             return exchange.refuse(admission.unreachable(failure.kind))
         finally:
             exchange.end_upload()
-
-
-class _Client:
-    """A client's connection, and the connection into the VM that goes with it."""
-
-    def __init__(self, stream: streams.Stream, record: records.Record) -> None:
-        self.stream = stream
-        self.record = record
-        self._guest: streams.Stream | None = None
-        self._port = 0
-        self._used_at = 0.0
-
-    def open_guest(self, port: int) -> tuple[streams.Stream, bool]:
-        """A connection to that port in the VM, and whether it was used before.
-
-        Raises:
-            Unreachable: there is none to be had.
-        """
-        if self._guest is not None:
-            fresh = time.monotonic() - self._used_at < REUSE_SECONDS
-            if port == self._port and fresh and not self._guest.is_stale():
-                return self._guest, True
-            self.drop_guest()
-        self._guest = streams.Stream(self._dial(port))
-        self._port = port
-        return self._guest, False
-
-    def keep_guest(self) -> None:
-        """The connection into the VM may be used again."""
-        self._used_at = time.monotonic()
-
-    def drop_guest(self) -> None:
-        """The connection into the VM is of no use any more."""
-        guest, self._guest = self._guest, None
-        if guest is not None:
-            guest.close()
-
-    def close(self) -> None:
-        """The client's connection is over. It is closed by its owner."""
-        self.drop_guest()
-
-    def _dial(self, port: int) -> socket.socket:
-        state = self.record.wait_while_pending(PENDING_SECONDS)
-        machine = self.record.machine
-        if state == names.PENDING:
-            raise Unreachable(names.APP_CONNECT_FAILED)
-        if state != names.RUNNING or machine is None:
-            raise Unreachable(names.MICROVM_CONNECT_FAILED)
-        try:
-            sock = machine.dial(port, timeout=DIAL_SECONDS)
-        except errors.LocalCloudError as error:
-            raise Unreachable(names.MICROVM_CONNECT_FAILED) from error
-        except OSError as error:
-            raise Unreachable(names.APP_CONNECT_FAILED) from error
-        sock.settimeout(None)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return sock
+            client.leave()
 
 
 class _Exchange:
     """One request and its response."""
 
-    def __init__(self, client: _Client, request: http1.Request) -> None:
+    def __init__(self, client: clients.Client, request: http1.Request) -> None:
         self._client = client
         self._stream = client.stream
         self._request = request
@@ -186,6 +113,7 @@ class _Exchange:
         if self._framing.kind == http1.LENGTH and self._framing.length <= _SMALL_BODY_BYTES:
             # No thread for what is here in an instant, and no second packet.
             head += b"".join(self._stream.body(self._body))
+        self._client.enter()
         guest, was_used = self._client.open_guest(admitted.port)
         try:
             response = self._ask(guest, head)
@@ -213,8 +141,9 @@ class _Exchange:
         self._client.drop_guest()
         if self._broken is not None:
             return self._broken
-        ended = self._client.record.state != names.RUNNING
-        return Unreachable(names.MICROVM_CONNECT_FAILED if ended else names.APP_CONNECT_FAILED)
+        # What the service says here is not known. A name would say that the request did not get into the VM, and make
+        # clients send it again.
+        return clients.Unreachable(None)
 
     def _ask(self, guest: streams.Stream, head: bytes) -> http1.Response:
         guest.send(head)
@@ -248,6 +177,7 @@ class _Exchange:
         assert guest is not None
         try:
             for payload in self._stream.body(self._body):
+                self._client.touch()
                 guest.send(bodies.encode_chunk(payload) if chunked else payload)
             if chunked:
                 guest.send(bodies.encode_last_chunk(self._body.trailers))
@@ -271,7 +201,7 @@ class _Exchange:
 
     def _read_response(self, guest: streams.Stream) -> http1.Response:
         for _ in range(_MAX_INTERIM):
-            self._wait_for(guest)
+            self._client.wait_for(guest)
             guest.socket.settimeout(HEAD_SECONDS)
             head = guest.read_head()
             guest.socket.settimeout(None)
@@ -286,22 +216,6 @@ class _Exchange:
             if response.status != 100 and self._request.minor >= 1:
                 self._stream.send(http1.serialize_response(response))
         raise http1.MessageError("the VM sent interim responses without end")
-
-    def _wait_for(self, guest: streams.Stream) -> None:
-        """Wait until the VM has something to say.
-
-        Raises:
-            ClientGoneError: the client went first.
-        """
-        if guest.ahead:
-            return
-        poller = select.poll()
-        poller.register(guest.socket, select.POLLIN)
-        poller.register(self._stream.socket, _GONE)
-        ready = dict(poller.poll())
-        if guest.socket.fileno() not in ready:
-            self._client.drop_guest()
-            raise ClientGoneError("the client ended the connection before the answer")
 
     def _answer(self, guest: streams.Stream, response: http1.Response) -> bool:
         try:
@@ -345,8 +259,9 @@ class _Exchange:
     def _carry_answer(self, guest: streams.Stream, decoder: bodies.BodyDecoder, out: http1.Framing) -> None:
         try:
             while not decoder.complete:
-                self._wait_for(guest)
+                self._client.wait_for(guest)
                 data = guest.receive()
+                self._client.touch()
                 if data:
                     payload = decoder.feed(data)
                 else:
@@ -357,7 +272,7 @@ class _Exchange:
         except http1.MessageError as error:
             # The head is out: an early end of the connection is all that can still tell that the body is not whole.
             self._client.drop_guest()
-            raise ClientGoneError("the VM's answer broke off") from error
+            raise clients.ClientGoneError("the VM's answer broke off") from error
         guest.ahead = decoder.rest
         if out.kind == http1.CHUNKED:
             self._stream.send(bodies.encode_last_chunk(decoder.trailers))
@@ -388,5 +303,11 @@ class _Exchange:
             fields.append(("Sec-WebSocket-Protocol", names.SUBPROTOCOL_MARKER))
         fields.append((names.REQUEST_ID_HEADER, self._request_id))
         self._stream.send(http1.serialize_response(http1.Response(101, response.reason, fields)))
-        relay.pump(self._stream.socket, guest.socket, from_left=self._stream.ahead, from_right=guest.ahead)
+        relay.pump(
+            self._stream.socket,
+            guest.socket,
+            from_left=self._stream.ahead,
+            from_right=guest.ahead,
+            on_bytes=lambda count: self._client.touch(),
+        )
         self._client.drop_guest()

@@ -15,7 +15,7 @@ from websockets.sync.server import serve as serve_websocket
 
 from tests.support.endpoints import open_endpoint
 from tests.support.machines import read_request, scripted_server
-from vmnest.local import proxy
+from vmnest.local import clients, proxy
 from vmnest.wire import bodies, http1, names
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -171,10 +171,11 @@ class TestRefusals:
             status, headers, body = endpoint.get()
         assert (status, body, headers["x-aws-proxy-error"]) == (502, b"", "MICROVM_CONNECT_FAILED")
 
-    def test_the_application_ends_the_connection_unanswered(self):
+    def test_no_word_says_that_a_request_was_not_delivered_if_the_application_ends_the_connection_unanswered(self):
         with serving(lambda stream: stream.read_head()) as endpoint:
-            status, headers, _ = endpoint.get()
-        assert (status, headers["x-aws-proxy-error"]) == (502, "APP_CONNECT_FAILED")
+            status, headers, body = endpoint.get()
+        assert (status, body) == (502, b"")
+        assert "x-aws-proxy-error" not in headers
 
     def test_the_application_does_not_speak_http(self):
         with serving(lambda stream: stream.send(b"SSH-2.0-x\r\n\r\n")) as endpoint:
@@ -206,7 +207,7 @@ class TestRefusals:
             assert connection.getresponse().read() == b"hello"
 
     def test_a_vm_that_is_pending_for_too_long_is_502(self, monkeypatch):
-        monkeypatch.setattr(proxy, "PENDING_SECONDS", 0.01)
+        monkeypatch.setattr(clients, "PENDING_SECONDS", 0.01)
         with serving(App(), state=names.PENDING) as endpoint:
             status, headers, _ = endpoint.get()
         assert (status, headers["x-aws-proxy-error"]) == (502, "APP_CONNECT_FAILED")
