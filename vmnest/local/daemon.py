@@ -1,8 +1,9 @@
 """The daemon: one per folder, from its lock to its end.
 
-Order of the start: lock, log, keys, driver (its probe may refuse), listeners, ``daemon.json``, ready line. Order of the
-end: nobody may be sent here any more (``daemon.json`` goes first, under ``start.lock`` where nobody asked for the
-end), then VMs, listeners, threads; the lock goes with the process.
+Order of the start: lock, log, keys, driver (its probe may refuse), what an earlier daemon left, listeners,
+``daemon.json``, ready line. Order of the end: nobody may be sent here any more (``daemon.json`` goes first, under
+``start.lock`` where nobody asked for the end), then VMs, listeners, threads; the lock goes with the process. A daemon
+that is killed leaves its VMs with their supervisors: see ``adoption``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import socket
 import threading
@@ -19,7 +19,22 @@ from dataclasses import dataclass
 from types import FrameType
 
 from .. import __version__, deadline, errors, rendezvous, settings
-from . import acceptor, account, api, httpd, images, operations, options, proxy, records, timers, tokens, vms
+from . import (
+    acceptor,
+    account,
+    adoption,
+    api,
+    httpd,
+    images,
+    ledger,
+    operations,
+    options,
+    proxy,
+    records,
+    timers,
+    tokens,
+    vms,
+)
 from .drivers import interface
 
 _LOG = logging.getLogger(__name__)
@@ -41,7 +56,7 @@ class Config:
 
 
 class Daemon:
-    """All parts of a running daemon. ``open``, ``publish``, ``wait``, ``close``, in this order, in the main thread."""
+    """All parts of a running daemon. ``open``, ``wait``, ``close``, in this order, in the main thread."""
 
     def __init__(self, config: Config, *, select_driver: SelectDriver) -> None:
         self._config = config
@@ -55,7 +70,7 @@ class Daemon:
     # -- the start -----------------------------------------------------------------------------------------------------
 
     def open(self) -> rendezvous.Daemon:
-        """Make everything ready to serve.
+        """Make everything ready to serve, take over the VMs of an earlier daemon, and publish the address.
 
         Raises:
             errors.VmnestError: it cannot be; what was opened is closed.
@@ -79,7 +94,6 @@ class Daemon:
             environ=environ,
         )
         self._resources.callback(driver.close)
-        _discard_leftovers(driver, os.path.join(folder, vms.FOLDER))
         timing = timers.Timers()
         timing.start()
         self._resources.callback(timing.close)
@@ -87,18 +101,30 @@ class Daemon:
         serving.start()
         self._resources.callback(serving.close)
         seal = tokens.Seal(keys.secret_key)
-        self._vms = self._open_vms(driver, common, timing=timing, serving=serving, data_plane=proxy.Proxy(seal))
+        notes = ledger.Ledger(folder)
+        self._vms = self._open_vms(
+            driver, common, notes=notes, timing=timing, serving=serving, data_plane=proxy.Proxy(seal)
+        )
         control = self._control_plane(self._vms, keys, seal)
         listener = _bind_control(folder)
+        self._resources.callback(listener.close)
         self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        adoption.Adoption(self._vms, notes, folder=folder).run()
+        address = rendezvous.Daemon(
+            url=self._url, version=__version__, pid=os.getpid(), started_with=_started_with(environ)
+        )
+        rendezvous.write_daemon(folder, address)
+        # From here on the VMs end with us. Should the start have failed, on a full disk say, they went on for the next.
+        self._resources.callback(self._vms.close)
         serving.listen(listener, lambda sock: httpd.serve(sock, control.answer), name="control")
-        return rendezvous.Daemon(url=self._url, version=__version__, pid=os.getpid())
+        return address
 
     def _open_vms(
         self,
         driver: interface.Driver,
         common: vms.Settings,
         *,
+        notes: ledger.Ledger,
         timing: timers.Timers,
         serving: acceptor.Acceptor,
         data_plane: proxy.Proxy,
@@ -109,9 +135,7 @@ class Daemon:
                 record.listener, lambda sock: data_plane.serve(record, sock), name=f"endpoint {record.microvm_id}"
             )
 
-        opened = vms.VMs(driver, common, timers=timing, publish=publish, retire=serving.forget)
-        self._resources.callback(opened.close)
-        return opened
+        return vms.VMs(driver, common, timers=timing, publish=publish, retire=serving.forget, ledger=notes)
 
     def _control_plane(self, opened: vms.VMs, keys: rendezvous.Keys, seal: tokens.Seal) -> api.ControlPlane:
         folder = self._config.folder
@@ -221,6 +245,7 @@ def run(config: Config, *, ready: Callable[[bytes], None], select_driver: Select
     try:
         lock = rendezvous.daemon_lock(config.folder, deadline.Deadline(_LOCK_SECONDS))
         lock.take()
+        rendezvous.remove_daemon(config.folder)  # of one that was killed: nobody must be sent there while we start
         daemon = Daemon(config, select_driver=select_driver)
         address = daemon.open()
     except errors.VmnestError as error:
@@ -233,7 +258,6 @@ def run(config: Config, *, ready: Callable[[bytes], None], select_driver: Select
         return errors.EXIT_FAILED
     try:
         _handle_signals(daemon)
-        rendezvous.write_daemon(config.folder, address)
         ready(rendezvous.build_ready(address))
         daemon.wait(lock)
     finally:
@@ -260,19 +284,16 @@ def _bind_control(folder: str) -> socket.socket:
         except OSError as error:
             _LOG.warning("the control port %d is taken, another one is used: %s", kept, error)
     listener = acceptor.bind()
-    rendezvous.keep_port(folder, listener.getsockname()[1])
+    try:
+        rendezvous.keep_port(folder, listener.getsockname()[1])
+    except errors.LocalCloudError as error:
+        _LOG.warning("the control port cannot be kept: %s", error)
     return listener
 
 
-def _discard_leftovers(driver: interface.Driver, folder: str) -> None:
-    """End and clean away the VMs of an earlier daemon."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    for name in os.listdir(folder):
-        try:
-            driver.discard(os.path.join(folder, name))
-            shutil.rmtree(os.path.join(folder, name))
-        except (OSError, errors.LocalCloudError):
-            _LOG.exception("cannot clean away %s", name)
+def _started_with(environ: Mapping[str, str]) -> dict[str, str]:
+    variables = [settings.SETTINGS[name].env for name in rendezvous.ITS_SETTINGS]
+    return {variable: environ[variable] for variable in variables if environ.get(variable)}
 
 
 def _made_at(folder: str) -> float:

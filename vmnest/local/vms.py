@@ -113,8 +113,8 @@ class VMs:
     def insert(self, record: records.Record, *, machine: interface.Machine | None, client_token: str | None) -> None:
         """Take over a VM of an earlier daemon, in the state that its record has.
 
-        ``machine`` is its machine, which calls ``on_end``; None if it has none any more: then it is TERMINATED now, if
-        it was not. One that was TERMINATING is ended.
+        ``machine`` is its machine, which calls ``on_end``; None if it has none any more: then one that is PENDING is
+        started anew, and any other is TERMINATED now, if it was not. One that was TERMINATING is ended.
         """
         record.ledger = self._ledger
         record.machine = machine
@@ -268,6 +268,9 @@ class VMs:
     def _take_up(self, record: records.Record) -> None:
         """Go on with a VM of an earlier daemon where that one was."""
         machine = record.machine
+        if machine is None and record.state == names.PENDING:
+            self._work.spawn(f"start {record.microvm_id}", lambda: self._start(record))
+            return
         if machine is None:
             self._finish(record, reason=records.REASON_LOST)
             return
