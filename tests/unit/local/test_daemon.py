@@ -6,13 +6,15 @@ import os
 import shutil
 import socket
 import threading
+import time
 import urllib.parse
 
 import pytest
 
-from tests.support.machines import FakeDriver
+from tests.support.machines import FakeDriver, FakeMachine
 from vmnest import deadline, errors, rendezvous
-from vmnest.local import acceptor, daemon
+from vmnest.local import acceptor, daemon, ledger, options, records
+from vmnest.wire import names
 
 
 @pytest.fixture
@@ -104,6 +106,50 @@ def test_a_setting_that_cannot_be_read_is_refused(folder):
     assert not [thread for thread in threading.enumerate() if thread.name in {"acceptor", "timers"}]
 
 
+def test_its_address_and_what_it_was_started_with_are_published(folder):
+    environ = {"AGENT_SANDBOX_LOCAL_DISK": "1GiB", "AGENT_SANDBOX_LOCAL_VISIBLE": "", "AGENT_SANDBOX_REGION": "x"}
+    with opened(folder, environ=environ) as (_, address):
+        published = rendezvous.read(folder)
+        assert (published.url, published.pid) == (address.url, os.getpid())
+        assert published.started_with == {"AGENT_SANDBOX_LOCAL_DISK": "1GiB"}
+    assert rendezvous.read(folder) is None
+
+
+def leave_running(folder, driver):
+    """A VM of an earlier daemon, and its machine."""
+    spec = records.Spec("arn", "1.0", None, None, 600, (), (), None, None, options.Options())
+    record = records.Record("microvm-1", spec, number=1, started_at=time.time(), endpoint="http://127.0.0.1:0")
+    record.state = names.RUNNING
+    ledger.Ledger(folder).save(record)
+    path = os.path.join(folder, "vms", "microvm-1")
+    os.makedirs(path)
+    with open("/proc/sys/kernel/random/boot_id") as source, open(os.path.join(folder, "boot-id"), "w") as target:
+        target.write(source.read())
+    driver.running[path] = FakeMachine({}, on_end=lambda ended: None)
+    return driver.running[path]
+
+
+def test_vms_of_an_earlier_daemon_are_taken_over_and_end_with_this_one(folder):
+    driver = FakeDriver({})
+    machine = leave_running(folder, driver)
+    with opened(folder, driver=driver) as (one, _):
+        assert [record.state for record in one._vms.all()] == [names.RUNNING]
+    assert machine.ended is not None
+
+
+def test_a_start_that_fails_ends_no_vm(folder):
+    driver = FakeDriver({})
+    machine = leave_running(folder, driver)
+    os.mkdir(os.path.join(folder, rendezvous.DAEMON_FILE))
+    one, _ = make(folder, driver=driver)
+    with pytest.raises(errors.LocalCloudError, match=r"daemon\.json"):
+        one.open()
+    assert driver.adopted
+    assert machine.ended is None
+    assert ledger.Ledger(folder).load()[0].state == names.RUNNING
+    assert not [thread for thread in threading.enumerate() if thread.name in {"acceptor", "timers"}]
+
+
 def test_leftovers_are_given_to_the_driver_and_removed(folder):
     os.makedirs(os.path.join(folder, "vms", "microvm-old"))
     driver = FakeDriver({})
@@ -152,6 +198,17 @@ def test_it_stays_while_somebody_is_coming(folder):
 class TestRun:
     def config(self, folder):
         return daemon.Config(folder=folder, environ={})
+
+    def test_the_address_of_one_that_was_killed_is_taken_back_first(self, folder):
+        rendezvous.write_daemon(folder, rendezvous.Daemon(url="http://127.0.0.1:1", version="1", pid=1))
+        seen = []
+
+        def select(**options):
+            seen.append(rendezvous.read(folder))
+            raise errors.IsolationUnavailableError("no")
+
+        daemon.run(self.config(folder), ready=lambda line: None, select_driver=select)
+        assert seen == [None]
 
     def test_an_error_of_the_start_is_the_ready_line(self, folder):
         def select(**options):
