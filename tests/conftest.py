@@ -11,5 +11,6 @@ pytest_plugins = [
     "tests.support.live",
     "tests.support.peers",
     "tests.support.control",  # after those that it imports, or pytest cannot rewrite their assertions
+    "tests.support.emulated",
     "tests.support.skips",
 ]

@@ -64,7 +64,7 @@ class Target:
                 on_refused=lambda deadline: daemon.ensure(self.environ, deadline=deadline).url,
             )
         else:
-            from .aws import credentials, endpoint, profiles
+            from .aws import endpoint, profiles, sources
 
             bundle = profiles.ca_bundle(environ=self.environ)
             url = endpoint.resolve(SERVICE, region=self.region, environ=self.environ)
@@ -77,7 +77,7 @@ class Target:
                 SERVICE,
                 endpoint=url,
                 region=self.region,
-                credentials=credentials.resolve(environ=self.environ),
+                credentials=sources.resolve(environ=self.environ, region=self.region),
                 transport=transport.Transport(verify=bundle) if bundle else transport.shared(),
             )
         return control.Control(caller)

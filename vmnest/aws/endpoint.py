@@ -38,7 +38,7 @@ def resolve(service: str, *, region: str, environ: Mapping[str, str], profile: s
     if not _is_on("ignore_configured_endpoint_urls", environ, found):
         for source, url in _overrides(service, environ, found):
             if url:
-                return _check(url, source)
+                return check(url, source)
     return _own_host(region, environ, found)
 
 
@@ -64,7 +64,12 @@ def _is_on(name: str, environ: Mapping[str, str], found: profiles.Profile) -> bo
     return (environ.get(f"AWS_{name.upper()}") or found.get(name)).strip().lower() == "true"
 
 
-def _check(url: str, source: str) -> str:
+def check(url: str, source: str) -> str:
+    """The URL without a slash at its end.
+
+    Raises:
+        errors.SettingError: it is no URL; ``source`` says where it stands.
+    """
     if not _URL.fullmatch(url):
         raise errors.SettingError(
             f"the endpoint in {source} is no http or https URL", hint="It looks like https://HOST."

@@ -1,0 +1,318 @@
+"""botocore's chain of credential providers, with what it lacks for a command line and a long-running library.
+
+The providers are botocore's own, and so is the renewal of keys that expire. Around them: two are replaced (the
+instance's metadata is never asked through a proxy; an assumed role is kept in the AWS CLI's own cache, so that not each
+command asks for an MFA code); the calls that they make have short timeouts; whatever they raise, and botocore's
+providers raise anything, becomes an error that says what to do; a failure is remembered for a moment, so that a crowd
+of threads waits once; and a child of ``fork`` starts afresh.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .. import errors
+from ..deadline import SYSTEM_CLOCK, Clock
+from . import instance, profiles
+from .credentials import Credentials, build
+
+if TYPE_CHECKING:
+    from botocore.credentials import Credentials as BotocoreCredentials
+    from botocore.session import Session
+
+REMEMBER_FAILURE_SECONDS = 5.0
+CONNECT_TIMEOUT_SECONDS = 5.0
+READ_TIMEOUT_SECONDS = 15.0
+ATTEMPTS = 3
+_TEXT_CHARACTERS = 300
+
+# What botocore's providers let through of what files, programs and servers make them raise: no such file, no JSON, a
+# member that is missing, keys that have ended when they are new.
+_RAISED_BY_CHANCE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
+
+# botocore's names of its providers, in words.
+_ORIGINS = {
+    "assume-role": "the role of profile {profile}",
+    "assume-role-with-web-identity": "the web identity in AWS_WEB_IDENTITY_TOKEN_FILE or profile {profile}",
+    "sso": "the SSO login of profile {profile}",
+    "login": "the login of profile {profile}",
+    "custom-process": "the credential_process of profile {profile}",
+    "container-role": "the container's role",
+    "iam-role": "the instance's role",
+}
+
+
+class ChainSource:
+    """Keys from botocore's chain, found on first use and renewed before they expire. Safe for threads, and after fork.
+
+    Args:
+        profile: The profile that the caller named, or None for the one that the environment chooses.
+        environ: For messages, and for what this module adds; botocore reads the process's own environment.
+        region: Where STS is asked if neither environment nor profile says.
+        clock: Tells how long a failure is remembered.
+    """
+
+    def __init__(
+        self,
+        profile: str | None = None,
+        *,
+        environ: Mapping[str, str],
+        region: str | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._profile = profile
+        self._environ = environ
+        self._region = region
+        self._clock = clock
+        self._state = _State()
+
+    def get(self) -> Credentials:
+        """The keys as they are now, renewed if they are about to expire."""
+        state = self._own_state()
+        with state.lock:
+            if state.failure is not None and self._clock.monotonic() < state.failure.until:
+                raise state.failure.again()
+            state.failure = None
+            try:
+                return self._get(state)
+            except errors.CredentialsError as error:
+                until = self._clock.monotonic() + REMEMBER_FAILURE_SECONDS
+                state.failure = _Failure(type(error), error.message, error.hint, until)
+                raise
+
+    def _get(self, state: _State) -> Credentials:
+        try:
+            from botocore import exceptions, parsers
+        except ImportError as error:
+            raise errors.DependencyMissingError(
+                "these credentials need botocore", hint="Install it: pip install 'botocore>=1.43.35'"
+            ) from error
+        ours = (exceptions.BotoCoreError, exceptions.ClientError, parsers.ResponseParserError)
+        try:
+            if state.found is None:
+                made, metadata = _prepare(self._profile, environ=self._environ, region=self._region)
+                state.found = made.get_credentials()
+                if state.found is None:
+                    raise not_found(environ=self._environ, profile=self._profile, instance=metadata.outcome)
+            frozen = state.found.get_frozen_credentials()
+        except (*ours, *_RAISED_BY_CHANCE) as error:
+            raise self._broken(error) from error
+        if not frozen.access_key or not frozen.secret_key:
+            raise errors.CredentialsBrokenError(
+                f"{self._origin(state.found)} gives no keys", hint="Repair it, or choose another profile."
+            )
+        return build(frozen.access_key, frozen.secret_key, token=frozen.token or None, origin=self._origin(state.found))
+
+    def _own_state(self) -> _State:
+        # In a child of fork the lock may be held by a thread that is not there.
+        if self._state.pid != os.getpid():
+            self._state = _State()
+        return self._state
+
+    def _origin(self, found: BotocoreCredentials) -> str:
+        return _ORIGINS.get(found.method, str(found.method)).format(profile=self._name)
+
+    @property
+    def _name(self) -> str:
+        return profiles.chosen_name(environ=self._environ, profile=self._profile) or profiles.DEFAULT
+
+    def _broken(self, error: Exception) -> errors.CredentialsBrokenError:
+        text, hint = explain(error, profile=self._name)
+        return errors.CredentialsBrokenError(f"the source of AWS credentials fails: {text}", hint=hint)
+
+
+class _Failure(NamedTuple):
+    kind: type[errors.CredentialsError]
+    message: str
+    hint: str | None
+    until: float
+
+    def again(self) -> errors.CredentialsError:
+        """The same error anew: one object raised by several threads would collect all their tracebacks."""
+        return self.kind(self.message, hint=self.hint)
+
+
+class _State:
+    """What belongs to one process. ``lock`` guards the rest."""
+
+    __slots__ = ("failure", "found", "lock", "pid")
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
+        self.found: BotocoreCredentials | None = None
+        self.failure: _Failure | None = None
+
+
+# -- the chain ---------------------------------------------------------------------------------------------------------
+
+
+def _prepare(
+    profile: str | None, *, environ: Mapping[str, str], region: str | None
+) -> tuple[Session, instance.InstanceMetadata]:
+    """A session whose chain is as described above; nothing is asked yet."""
+    from botocore import session
+    from botocore.config import Config
+    from botocore.credentials import InstanceMetadataProvider
+
+    made = session.Session(profile=profile)
+    made.set_default_client_config(
+        Config(
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            read_timeout=READ_TIMEOUT_SECONDS,
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        )
+    )
+    if region and not made.get_config_variable("region"):
+        # Of the two variables for it, botocore knows AWS_DEFAULT_REGION only; and a sandbox has its own.
+        made.set_config_variable("region", region)
+    metadata = _instance_metadata(made, environ)
+    ours = {
+        "assume-role": lambda: _assume_role_provider(made, metadata),
+        "iam-role": lambda: InstanceMetadataProvider(iam_role_fetcher=metadata),
+    }
+    resolver = made.get_component("credential_provider")
+    resolver.providers = [_replace(provider, ours) for provider in resolver.providers]
+    return made, metadata
+
+
+def _replace(provider: Any, ours: Mapping[str, Callable[[], Any]]) -> Any:
+    return ours[provider.METHOD]() if provider.METHOD in ours else provider
+
+
+def _instance_metadata(made: Session, environ: Mapping[str, str]) -> instance.InstanceMetadata:
+    mode = str(made.get_config_variable("ec2_metadata_service_endpoint_mode") or "").lower()
+    is_ipv6 = mode == "ipv6" or bool(made.get_config_variable("imds_use_ipv6"))
+    default = instance.DEFAULT_URL_IPV6 if is_ipv6 else instance.DEFAULT_URL
+    return instance.InstanceMetadata(
+        url=made.get_config_variable("ec2_metadata_service_endpoint") or default,
+        is_enabled=environ.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true",
+        timeout=float(made.get_config_variable("metadata_service_timeout")),
+        attempts=int(made.get_config_variable("metadata_service_num_attempts")),
+        is_v1_allowed=not made.get_config_variable("ec2_metadata_v1_disabled"),
+    )
+
+
+def _assume_role_provider(made: Session, metadata: instance.InstanceMetadata) -> Any:
+    """botocore's provider, put together as botocore does, but for the cache, the prompt and the way to the instance."""
+    from botocore import credentials as providers
+
+    cache = _RoleCache(os.path.join("~", ".aws", "cli", "cache"))
+    return providers.AssumeRoleProvider(
+        load_config=lambda: made.full_config,
+        client_creator=made.create_client,
+        cache=cache,
+        profile_name=made.get_config_variable("profile") or profiles.DEFAULT,
+        prompter=_ask_for_code,
+        credential_sourcer=providers.CanonicalNameCredentialSourcer(
+            [
+                providers.EnvProvider(),
+                providers.ContainerProvider(),
+                providers.InstanceMetadataProvider(iam_role_fetcher=metadata),
+            ]
+        ),
+        profile_provider_builder=providers.ProfileProviderBuilder(made, cache=cache),
+    )
+
+
+def _ask_for_code(prompt: str) -> str:
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise errors.CredentialsBrokenError(
+            f"the role asks for an MFA code, and there is no terminal to ask at ({errors.quote(prompt, limit=120)})",
+            hint="Run `aws sts get-caller-identity` in a terminal first: the AWS CLI's session is used here too.",
+        )
+    from getpass import getpass
+
+    return getpass(prompt)
+
+
+class _RoleCache:
+    """The AWS CLI's cache of sessions of roles: shared with it, and with our next command. Not to have it is no error.
+
+    A file that another process is writing is not there yet; one that cannot be written stays unwritten.
+    """
+
+    def __init__(self, folder: str) -> None:
+        from botocore.utils import JSONFileCache
+
+        self._files = JSONFileCache(os.path.expanduser(folder))
+        self._memory: dict[str, Any] = {}
+
+    def __contains__(self, key: str) -> bool:
+        with contextlib.suppress(KeyError, OSError, ValueError):
+            found = self._files[key]
+            if _is_session(found):
+                self._memory[key] = found
+        return key in self._memory
+
+    def __getitem__(self, key: str) -> Any:
+        return self._memory[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._memory[key] = value
+        try:
+            self._files[key] = value
+        except OSError:
+            return  # a home that is read-only, a full disk
+
+
+def _is_session(found: object) -> bool:
+    keys = found.get("Credentials") if isinstance(found, dict) else None
+    wanted = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
+    return isinstance(keys, dict) and all(isinstance(keys.get(name), str) for name in wanted)
+
+
+# -- what went wrong ---------------------------------------------------------------------------------------------------
+
+
+def explain(error: Exception, *, profile: str) -> tuple[str, str]:
+    """What a provider raised, in one line, and the remedy that fits."""
+    from botocore import exceptions
+
+    text = errors.quote(str(error) or type(error).__name__, limit=_TEXT_CHARACTERS)
+    log_in = f"Log in again: aws sso login --profile {profile}"
+    if isinstance(error, (exceptions.SSOError, exceptions.TokenRetrievalError)):
+        return text, log_in
+    if isinstance(error, exceptions.ClientError):
+        return text, _hint_for_refusal(error, log_in=log_in)
+    if isinstance(error, exceptions.CredentialRetrievalError):
+        return text, f"Run by hand what profile {profile} or AWS_CONTAINER_CREDENTIALS_FULL_URI names, and repair it."
+    if isinstance(error, (exceptions.HTTPClientError, exceptions.ConnectionError)):
+        return text, "Check this machine's network, its proxy variables, and AWS_ENDPOINT_URL."
+    if isinstance(error, exceptions.BotoCoreError):
+        return text, f"Repair profile {profile} in ~/.aws/config; aws sts get-caller-identity tells whether it works."
+    if isinstance(error, OSError) and error.filename:
+        reason = error.strerror or type(error).__name__
+        return f"{error.filename}: {reason}", f"It is named by profile {profile} or by an AWS variable: check the path."
+    if isinstance(error, RuntimeError):
+        return text, "Check this machine's clock, and what gives out the keys."
+    kind = type(error).__name__
+    return f"what it answers cannot be understood ({kind}: {text})", (
+        f"Run by hand what profile {profile} or the AWS variables name as the source, and repair it."
+    )
+
+
+def _hint_for_refusal(error: Any, *, log_in: str) -> str:
+    if error.operation_name == "GetRoleCredentials":
+        return log_in
+    code = error.response.get("Error", {}).get("Code", "")
+    if code in {"InvalidIdentityToken", "ExpiredTokenException", "IDPRejectedClaim", "ExpiredToken"}:
+        return "Renew the token or the keys that the role is assumed with."
+    return "Check the keys that the role is assumed with, the role's ARN, and its trust policy."
+
+
+def not_found(*, environ: Mapping[str, str], profile: str | None, instance: str) -> errors.CredentialsNotFoundError:
+    """The error that says where credentials were looked for."""
+    name = profiles.chosen_name(environ=environ, profile=profile) or profiles.DEFAULT
+    keys, config = (profiles.path_of(kind, environ=environ) for kind in ("credentials", "config"))
+    return errors.CredentialsNotFoundError(
+        "no AWS credentials: not in AWS_ACCESS_KEY_ID, no AWS_WEB_IDENTITY_TOKEN_FILE, "
+        f"none for profile {name!r} in {keys} and {config}, no container's role (AWS_CONTAINER_CREDENTIALS_FULL_URI), "
+        f"and the instance's metadata: {instance}",
+        hint="Run `aws configure`, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use --local.",
+    )
