@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
+DRIP_SECONDS = 0.02
+
 
 @dataclass(frozen=True)
 class Received:
@@ -25,11 +27,15 @@ class Received:
 
 @dataclass(frozen=True)
 class Answer:
-    """What to do with a request: send ``pieces``, then go on with the connection, or ``cut`` it, or stay ``silent``."""
+    """What to do with a request: send ``pieces``, then go on with the connection, or ``cut`` it, or stay ``silent``.
+
+    ``drip`` is sent before that, a byte at a time with pauses, until the client has had enough.
+    """
 
     pieces: Sequence[bytes] = ()
     cut: bool = False
     silent: bool = False
+    drip: bytes = b""
     before: Callable[[], object] = field(default=lambda: None)
 
 
@@ -119,6 +125,10 @@ class ScriptedServer:
         step.before()
         for piece in step.pieces:
             connection.sendall(piece)
+        for at in range(len(step.drip)):
+            if self._closing.wait(DRIP_SECONDS):
+                return False
+            connection.sendall(step.drip[at : at + 1])
         if step.silent:
             self._closing.wait(60)
         if step.silent or step.cut:

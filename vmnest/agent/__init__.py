@@ -1,8 +1,9 @@
 """The host's side of the agent protocol. Imports what lies below it; knows no sandbox, and of the control plane nothing
 but the headers that a minted token gives.
 
-Road 2 crosses it: ``arguments`` checks what is sent, ``client`` sends and repeats, ``tokens`` opens the way,
-``refusals`` turns error answers into errors, ``scanner`` and ``streams`` decode large answers while they arrive.
+Road 2 crosses it: ``arguments`` checks what is sent, ``client`` sends and repeats, ``exchange`` is one request and its
+patience, ``tokens`` opens the way, ``refusals`` turns error answers into errors, ``scanner`` and ``streams`` decode
+large answers while they arrive.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Two rules decide what is repeated. A request of which nothing can have been executed (no connection, a refused token, a
 data plane that says it did not reach the guest) is sent again within a budget: the first one after a launch or a resume
-often meets a 502. A command is never sent again otherwise: when its answer is lost, the error says that the outcome is
-unknown.
+often meets a 502. A command is sent again after a 502 that proves nothing only if the agent promises to run it once
+(each has an id). Otherwise, when its answer is lost, the error says that the outcome is unknown, and what became of the
+MicroVM meanwhile.
 
 Time: the command's ``timeout`` is enforced in the guest. The client waits that long and a grace; without a timeout it
 waits as long as the command runs.
@@ -11,9 +12,9 @@ waits as long as the command runs.
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from .. import errors
 from .._guest.agentd import wire
 from ..deadline import NEVER, SYSTEM_CLOCK, Clock, Deadline, backoff
 from ..wire import names
-from . import arguments, refusals, streams
+from . import arguments, exchange, refusals, streams
 from .results import ExecResult, parse_exit
 from .tokens import HeaderPairs
 
@@ -32,16 +33,14 @@ __all__ = ["AgentClient", "Health"]
 
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 GRACE_SECONDS = 30.0  # beyond a command's timeout: for a suspended sandbox to wake up, and for the way there and back
-SLOWEST_BYTES_PER_SECOND = 1024.0  # an answer that comes slower than this is one that never ends
 SLOWEST_UPLOAD_BYTES_PER_SECOND = 65536.0
-SILENCE_SECONDS = 60.0  # the longest wait for the agent's answer about health and files
 HEALTH_SECONDS = 10.0  # one look at the agent while it is waited for
 WAKE_SECONDS = 30.0  # how long an unexecuted request is repeated
-CHUNK_BYTES = 256 * 1024
 FIRST_RETRY_SECONDS = 0.02
 LAST_RETRY_SECONDS = 1.0
 
-_TIMED_OUT_STATUS = 504
+_logger = logging.getLogger(__name__)
+
 # What a request may meet before the agent answers, for a while after a launch or a resume.
 _TRANSIENT = (errors.EndpointUnavailableError, errors.EndpointThrottledError, errors.ConnectError)
 
@@ -71,6 +70,7 @@ class AgentClient:
         clock: The time.
         recover: Called with the error each time a request was not executed, before it is sent again. Returns the
             endpoint to go on with, or raises what tells more than the error does.
+        look: Asks for the MicroVM's state, without waking it: called when a command's answer was lost.
         grace: Seconds added to a command's timeout before the agent counts as unreachable.
         wake: Seconds during which an unexecuted request is repeated.
     """
@@ -84,6 +84,7 @@ class AgentClient:
         port: int,
         clock: Clock = SYSTEM_CLOCK,
         recover: Callable[[errors.VmnestError], str] | None = None,
+        look: Callable[[], str] | None = None,
         grace: float = GRACE_SECONDS,
         wake: float = WAKE_SECONDS,
     ) -> None:
@@ -93,6 +94,7 @@ class AgentClient:
         self._port = port
         self._clock = clock
         self._recover = recover
+        self._look = look
         self._grace = grace
         self._wake = wake
 
@@ -101,7 +103,7 @@ class AgentClient:
 
     def health(self, *, deadline: Deadline = NEVER) -> Health:
         """Ask the agent how it is."""
-        request = _Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=deadline)
+        request = exchange.Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=deadline)
         with self._send(request) as response:
             return _health(response)
 
@@ -118,7 +120,7 @@ class AgentClient:
                     f"the agent in the sandbox did not answer within {deadline.seconds:g} s: {last}"
                 ) from last
             look = Deadline(deadline.clamp(HEALTH_SECONDS), clock=self._clock)
-            request = _Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=look)
+            request = exchange.Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=look)
             try:
                 with self._authorised(request) as response:
                     return _health(response)
@@ -161,7 +163,7 @@ class AgentClient:
             errors.AgentUnreachableError: no answer came; whether the command ran is unknown.
             errors.EndpointError: the data plane refused the request.
         """
-        request = _Request(
+        request = exchange.Request(
             "POST",
             wire.EXEC_PATH,
             asked=refusals.EXEC,
@@ -172,9 +174,16 @@ class AgentClient:
         )
         outputs = streams.Collector(output_limit), streams.Collector(output_limit)
         sinks = {"stdout": on_stdout or outputs[0], "stderr": on_stderr or outputs[1]}
-        with self._send(request) as response, _lost_answers(request):
-            members = streams.read_answer(request.pieces(response), sinks=sinks)
-        return _to_result(command, members, status=response.status, outputs=outputs, timeout=timeout)
+        try:
+            with self._send(request) as response, exchange.lost_answers(request):
+                members = streams.read_answer(request.pieces(response), sinks=sinks)
+            return _to_result(command, members, status=response.status, outputs=outputs, timeout=timeout)
+        except errors.AgentAnswerError as error:
+            error.details.setdefault("outcome", "unknown")
+            raise
+        except errors.AgentUnreachableError as error:
+            self._tell_state(error)
+            raise
 
     def read_file(self, path: str, *, limit: int | None = None, deadline: Deadline = NEVER) -> bytes:
         """The content of a file.
@@ -183,7 +192,7 @@ class AgentClient:
             errors.RemoteFileNotFoundError: there is no such file.
             errors.RemoteFileError: it cannot be read, or is larger than ``limit`` bytes.
         """
-        request = _Request(
+        request = exchange.Request(
             "POST", wire.FS_READ_PATH, asked=refusals.FILE, body=arguments.build_read(path), deadline=deadline
         )
         content = streams.Collector(limit)
@@ -205,13 +214,13 @@ class AgentClient:
             errors.RequestTooLargeError: the agent does not take so much in one request.
         """
         body = arguments.build_write(path, data)
-        request = _Request(
+        request = exchange.Request(
             "POST",
             wire.FS_WRITE_PATH,
             asked=refusals.FILE,
             body=body,
             deadline=deadline,
-            patience=SILENCE_SECONDS + len(body) / SLOWEST_UPLOAD_BYTES_PER_SECOND,
+            patience=exchange.SILENCE_SECONDS + len(body) / SLOWEST_UPLOAD_BYTES_PER_SECOND,
         )
         with self._send(request) as response:
             members = streams.read_answer(request.pieces(response), sinks={})
@@ -222,29 +231,64 @@ class AgentClient:
             )
         return expected
 
-    def _send(self, request: _Request) -> Response:
+    def _send(self, request: exchange.Request) -> Response:
         """The answer to a request: success, or a command's timeout. Repeats what was not executed, within a budget."""
         budget = Deadline(request.deadline.clamp(self._wake), clock=self._clock)
         for delay in backoff(first=FIRST_RETRY_SECONDS, last=LAST_RETRY_SECONDS):
             try:
                 return self._authorised(request)
-            except _TRANSIENT as error:
-                repeatable = request.is_repeatable or refusals.is_unexecuted(error)
-                if budget.expired or not repeatable or not self._is_worth_a_repeat(error):
+            except errors.TokenRefusedError as error:
+                if budget.expired or not self._has_moved(error):
                     raise
-                self._use_recovery(error)
+            except _TRANSIENT as error:
+                if budget.expired or not self._may_repeat(request, error, budget=budget):
+                    raise
             self._clock.sleep(budget.clamp(delay))
         raise AssertionError("the schedule of delays has no end")
 
-    def _is_worth_a_repeat(self, error: errors.VmnestError) -> bool:
-        # Nobody listens at the address itself: only somebody who can find another one makes a repeat useful.
-        return self._recover is not None or not isinstance(error, errors.ConnectError)
+    def _has_moved(self, error: errors.VmnestError) -> bool:
+        """A new token was refused as well: perhaps the endpoint that we know is another MicroVM's by now."""
+        known = self.endpoint
+        self._use_recovery(error)
+        return self.endpoint != known
+
+    def _may_repeat(self, request: exchange.Request, error: errors.VmnestError, *, budget: Deadline) -> bool:
+        if self._recover is None and isinstance(error, errors.ConnectError):
+            # Nobody listens at the address itself: only somebody who can find another one makes a repeat useful.
+            return False
+        self._use_recovery(error)
+        return request.is_repeatable or refusals.is_unexecuted(error) or self._runs_once(error, budget=budget)
+
+    def _runs_once(self, error: errors.VmnestError, *, budget: Deadline) -> bool:
+        """The data plane does not say whether it reached the agent: ask the agent whether it can tell a repeat."""
+        try:
+            return wire.FEATURE_EXEC_ID in self.wait_ready(deadline=budget).features
+        except errors.WaitTimeoutError as late:
+            raise error from late
+
+    def _tell_state(self, error: errors.AgentUnreachableError) -> None:
+        """Say what became of the MicroVM, as far as that explains why there is no answer."""
+        if self._look is None:
+            return
+        try:
+            state = self._look()
+        except errors.VmnestError as failure:
+            _logger.info("after an answer was lost, the MicroVM's state could not be seen: %s", failure)
+            return
+        error.details["state"] = state
+        if state in names.ENDED_STATES:
+            error.add_hint(f"The sandbox has ended meanwhile ({state}), and the command with it.")
+        elif state in (names.SUSPENDING, names.SUSPENDED):
+            error.add_hint(
+                f"The sandbox was suspended meanwhile ({state}): that cuts connections, and the command is ended when "
+                "the sandbox is resumed. A command alone does not keep a sandbox awake; a longer idle time does."
+            )
 
     def _use_recovery(self, error: errors.VmnestError) -> None:
         if self._recover is not None:
             self.endpoint = self._recover(error)
 
-    def _authorised(self, request: _Request) -> Response:
+    def _authorised(self, request: exchange.Request) -> Response:
         """One attempt, and a second one with new headers if the first ones were refused."""
         headers = self._headers(None)
         try:
@@ -252,12 +296,14 @@ class AgentClient:
         except errors.TokenRefusedError:
             return self._attempt(request, self._headers(headers))
 
-    def _attempt(self, request: _Request, authorisation: HeaderPairs) -> Response:
+    def _attempt(self, request: exchange.Request, authorisation: HeaderPairs) -> Response:
         headers = [*authorisation, (names.PROXY_PORT_HEADER, str(self._port)), ("Accept", "application/json")]
         if request.body is not None:
             headers.append(("Content-Type", "application/json"))
-        request.bound = _AnswerDeadline(request.patience, outer=request.deadline, clock=self._clock)
-        with _lost_answers(request):
+        if request.exec_id is not None:
+            headers.append((wire.EXEC_ID_HEADER, request.exec_id))
+        request.bound = exchange.AnswerDeadline(request.patience, outer=request.deadline, clock=self._clock)
+        with exchange.lost_answers(request):
             response = self._transport.send(
                 request.method,
                 self.endpoint.rstrip("/") + request.path,
@@ -268,100 +314,20 @@ class AgentClient:
             )
         if response.status == 200 or request.is_timeout(response):
             return response
+        request.bound.end_within(exchange.SILENCE_SECONDS)
         with response:
             raise refusals.build(
                 response.status,
                 response.headers,
-                _beginning(response),
+                exchange.beginning(response),
                 asked=request.asked,
                 port=self._port,
             )
 
 
-class _AnswerDeadline(Deadline):
-    """When to stop waiting for an answer: ``patience`` for its beginning, and more with each byte that arrives.
-
-    An honest answer may be large and the line slow; one that only drips is cut. ``outer`` holds in any case.
-    """
-
-    __slots__ = ("_began", "_outer", "received")
-
-    def __init__(self, patience: float | None, *, outer: Deadline, clock: Clock) -> None:
-        super().__init__(patience, clock=clock)
-        self._outer = outer
-        self._began = clock.monotonic()
-        self.received = 0
-
-    def remaining(self) -> float | None:
-        outer = self._outer.remaining()
-        if self.seconds is None:
-            return outer
-        allowed = self.seconds + self.received / SLOWEST_BYTES_PER_SECOND
-        left = max(0.0, allowed - (self._clock.monotonic() - self._began))
-        return left if outer is None else min(left, outer)
-
-
-class _Request:
-    """One request, which may be sent several times; one that runs a ``command`` only if it was not executed.
-
-    ``bound`` belongs to the attempt that is under way.
-    """
-
-    def __init__(
-        self,
-        method: str,
-        path: str,
-        *,
-        asked: str,
-        deadline: Deadline,
-        body: bytes | None = None,
-        patience: float | None = SILENCE_SECONDS,
-        command: str | None = None,
-    ) -> None:
-        self.method = method
-        self.path = path
-        self.asked = asked
-        self.body = body
-        self.deadline = deadline
-        self.patience = patience
-        self.command = command
-        self.bound: _AnswerDeadline | None = None
-
-    @property
-    def is_repeatable(self) -> bool:
-        """Sent twice, it does what it does when sent once."""
-        return self.command is None
-
-    def is_timeout(self, response: Response) -> bool:
-        """The agent ended the command at its timeout, and answers with what it left."""
-        if self.command is None or response.status != _TIMED_OUT_STATUS:
-            return False
-        return refusals.is_agent_answer(response.headers)
-
-    def pieces(self, response: Response) -> Iterator[bytes]:
-        """The answer's body."""
-        assert self.bound is not None
-        for piece in response.chunks(CHUNK_BYTES):
-            self.bound.received += len(piece)
-            yield piece
-
-
-def _beginning(response: Response) -> bytes:
-    """As much of an error's body as is looked at; a body that breaks off is no other error than its status."""
-    data = b""
-    try:
-        for piece in response.chunks():
-            data += piece
-            if len(data) >= refusals.MAX_BODY_BYTES:
-                break
-    except errors.TransportError:
-        return data
-    return data[: refusals.MAX_BODY_BYTES]
-
-
 def _health(response: Response) -> Health:
     try:
-        answer = json.loads(_beginning(response))
+        answer = json.loads(exchange.beginning(response))
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict) or answer.get("status") != "ok":
@@ -382,7 +348,7 @@ def _to_result(
     outputs: tuple[streams.Collector, streams.Collector],
     timeout: float | None,
 ) -> ExecResult:
-    timed_out = status == _TIMED_OUT_STATUS
+    timed_out = status == exchange.TIMED_OUT_STATUS
     exit_code, signal_name = parse_exit(members, timed_out=timed_out)
     stdout, stderr = outputs
     result = ExecResult(
@@ -397,21 +363,3 @@ def _to_result(
         within = "its timeout" if timeout is None else f"{timeout:g} s"
         raise errors.CommandTimedOutError(f"{command} did not end within {within} and was ended", result=result)
     return result
-
-
-@contextlib.contextmanager
-def _lost_answers(request: _Request) -> Iterator[None]:
-    """The agent's answer comes in this block: when it does not, say of a command that its outcome is unknown.
-
-    What else is asked for it, tokens and the MicroVM's state, stays out: then the command was not even sent.
-    """
-    try:
-        yield
-    except (errors.ConnectionLostError, errors.ReadTimeoutError) as error:
-        if request.command is None:
-            raise
-        raise errors.AgentUnreachableError(
-            f"no answer about {request.command[:200]!r}: {error}",
-            hint="The command may have run, and may still be running.",
-            details={"outcome": "unknown"},
-        ) from error

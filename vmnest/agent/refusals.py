@@ -38,11 +38,15 @@ _CLASSES: dict[str, type[errors.AgentError | errors.EndpointError]] = {
     wire.FILE_ERROR: errors.RemoteFileError,
     wire.TOO_LARGE: errors.RequestTooLargeError,
     wire.OVERLOADED: errors.EndpointThrottledError,
+    wire.SUSPENDING: errors.EndpointUnavailableError,
+    wire.ALREADY_STARTED: errors.AgentUnreachableError,
 }
 
 _HINTS: dict[type[errors.VmnestError], str] = {
     errors.ArgumentTooLongError: "Send large input as a file (files.write), and name the file in the arguments.",
     errors.CommandNotFoundError: "The sandbox's own PATH counts; shell syntax needs --shell (Python: shell).",
+    errors.EndpointUnavailableError: "It can be used again once it is resumed.",
+    errors.AgentUnreachableError: "The command has run, or is still running; what it left cannot be had any more.",
 }
 
 # What a web framework says when it has no such route, where the agent would name the file.
@@ -62,8 +66,10 @@ def is_unexecuted(error: errors.VmnestError) -> bool:
     if isinstance(error, errors.TransportError):
         return not error.sent
     if isinstance(error, errors.EndpointUnavailableError):
-        # Only the data plane's own word says that it never got as far as the agent: a 502 may also be the end of a
-        # connection on which the agent had begun its work.
+        # Only the data plane's own word says that it never got as far as the agent (and the agent's, that it began
+        # nothing): a 502 may also be the end of a connection on which the agent had begun its work.
+        if error.details.get("agent_code") == wire.SUSPENDING:
+            return True
         return error.details.get("proxy_error") in (names.APP_CONNECT_FAILED, names.MICROVM_CONNECT_FAILED)
     return isinstance(error, (errors.TokenRefusedError, errors.EndpointThrottledError))
 
@@ -80,7 +86,10 @@ def build(status: int, headers: Headers, body: bytes, *, asked: str, port: int) 
     """
     if is_agent_answer(headers):
         return _agent_error(status, body, asked=asked)
-    return _endpoint_error(status, headers, body.decode("utf-8", "replace"), port=port)
+    error = _endpoint_error(status, headers, body.decode("utf-8", "replace"), port=port)
+    if asked == EXEC and status >= 500 and not is_unexecuted(error):
+        error.details["outcome"] = "unknown"
+    return error
 
 
 def _endpoint_error(status: int, headers: Headers, text: str, *, port: int) -> errors.VmnestError:
@@ -103,7 +112,6 @@ def _endpoint_error(status: int, headers: Headers, text: str, *, port: int) -> e
             details=details,
         )
     if status == 504:
-        details["outcome"] = "unknown"
         return errors.AgentUnreachableError(
             "something between here and the agent gave up waiting (504)", details=details
         )
@@ -118,7 +126,12 @@ def _refused(text: str, details: dict[str, object], *, port: int) -> errors.Endp
             details=details,
         )
     said = _printable(text) or "no reason given"
-    return errors.TokenRefusedError(f"the sandbox's endpoint does not accept the token: {said}", details=details)
+    return errors.TokenRefusedError(
+        f"the sandbox's endpoint does not accept the token: {said}",
+        hint="A new token was tried, too. Does this endpoint belong to the sandbox (vmnest ps NAME)? The policy of a "
+        "VPC endpoint may also refuse (lambda:ConnectMicrovm).",
+        details=details,
+    )
 
 
 def _agent_error(status: int, body: bytes, *, asked: str) -> errors.VmnestError:
@@ -128,6 +141,8 @@ def _agent_error(status: int, body: bytes, *, asked: str) -> errors.VmnestError:
     details: dict[str, object] = {"status": status}
     if isinstance(code, str):
         details["agent_code"] = _printable(code)
+    if code == wire.ALREADY_STARTED:
+        detail, details["outcome"] = "the command was started, and its answer was lost", "unknown"
     if status in (404, 405) and kind is None:
         return errors.UnsupportedError(
             f"the agent in this sandbox has no such route ({asked}): {detail or status}", details=details

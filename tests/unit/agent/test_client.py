@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.support.clock import FakeClock
 from tests.support.scripted import (
@@ -88,6 +91,7 @@ def test_exec_sends_the_request_with_token_and_port_and_returns_what_the_command
     assert request.headers["x-aws-proxy-auth"] == "token-1"
     assert request.headers["x-aws-proxy-port"] == "9999"
     assert request.headers["content-type"] == "application/json"
+    assert len(request.headers["vmnest-exec-id"]) == 32
 
 
 def test_an_argument_that_no_program_can_get_is_not_sent(connect: Any) -> None:
@@ -166,8 +170,42 @@ def test_the_reasons_why_a_command_was_not_started_have_their_classes(
     ],
 )
 def test_an_answer_that_is_not_the_protocols_is_an_error_of_its_own(connect: Any, wrong: Answer) -> None:
-    with ScriptedServer(wrong) as server, pytest.raises(errors.AgentAnswerError):
+    with ScriptedServer(wrong) as server, pytest.raises(errors.AgentAnswerError) as caught:
         connect(server).exec("x")
+    assert caught.value.details["outcome"] == "unknown"
+
+
+GARBAGE = [
+    b"\x00\xff\xfe garbage",
+    b"SSH-2.0-OpenSSH_9.6\r\n",
+    b"HTTP/1.1 abc\r\n\r\n",
+    b"HTTP/9.9 200 OK\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnot a size\r\n",
+    b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000 + b"\r\n\r\n{}",
+    b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 500 + b"\r\n{}",
+    b"HTTP/1.1 103 Early Hints\r\n\r\n" * 50,
+]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
+def test_an_answer_that_is_not_http_leaves_the_outcome_unknown(connect: Any, garbage: bytes) -> None:
+    with ScriptedServer(Answer([garbage], cut=True)) as server, pytest.raises(errors.AgentError) as caught:
+        connect(server).exec("x")
+    assert caught.value.details["outcome"] == "unknown"
+    assert len(str(caught.value)) < 300
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_comes_in_the_answers_place_is_an_error_of_ours(connect: Any, garbage: bytes) -> None:
+    steps = [Answer([garbage], cut=True), answer(200, garbage, kind="application/json")]
+    with ScriptedServer(*steps) as server:
+        for _ in steps:
+            with pytest.raises(errors.VmnestError) as caught:
+                connect(server).exec("x")
+            assert caught.value.details["outcome"] == "unknown"
 
 
 # -- timeouts ----------------------------------------------------------------------------------------------------------
@@ -220,6 +258,81 @@ def test_an_answer_that_breaks_off_or_stops_leaves_the_outcome_unknown(transport
     assert len(server.requests) == 3
 
 
+def test_an_answer_that_is_cut_at_any_byte_is_never_taken_for_a_whole_one(connect: Any) -> None:
+    (whole,) = done(0, b"out", b"err").pieces
+    with ScriptedServer(*(Answer([whole[:length]], cut=True) for length in range(len(whole)))) as server:
+        client = connect(server)
+        for _ in range(len(whole)):
+            with pytest.raises(errors.AgentUnreachableError) as caught:
+                client.exec("x", timeout=5)
+            assert caught.value.details["outcome"] == "unknown"
+    assert len(server.requests) == len(whole)
+
+
+@pytest.mark.parametrize("where", ["head", "body", "body of an error"])
+def test_an_answer_that_only_drips_is_given_up_after_timeout_and_grace(transport: Transport, where: str) -> None:
+    (whole,) = (done(0, b"x" * 1000) if where != "body of an error" else answer(500, "x" * 1000)).pieces
+    cut = whole.index(b"\r\n\r\n") + 4 if where != "head" else 5
+    dripping = Answer([whole[:cut]], cut=True, drip=whole[cut:])
+    with ScriptedServer(dripping) as server:
+        client = AgentClient(server.url, headers=Tokens(), transport=transport, port=8080, grace=MOMENT)
+        begin = time.monotonic()
+        with pytest.raises(errors.VmnestError) as caught:
+            client.exec("x", timeout=0.1)
+    assert caught.value.details["outcome"] == "unknown"
+    assert time.monotonic() - begin < 5
+
+
+def test_whoever_takes_the_output_may_take_it_slowly(connect: Any, fake_clock: FakeClock) -> None:
+    taken = []
+
+    def page(data: bytes) -> None:
+        fake_clock.advance(3600)
+        taken.append(data)
+
+    (whole,) = done(0, b"x" * 2_000_000).pieces
+    parts = [whole[at : at + 100_000] for at in range(0, len(whole), 100_000)]
+    with ScriptedServer(Answer(parts)) as server:
+        connect(server, grace=1).exec("x", timeout=1, on_stdout=page)
+    assert len(b"".join(taken)) == 2_000_000
+    assert len(taken) > 5
+
+
+# -- when an answer is lost, what became of the MicroVM ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [("SUSPENDED", "was suspended meanwhile"), ("SUSPENDING", "was suspended meanwhile"), ("TERMINATED", "has ended"),
+     ("RUNNING", "may still be running")],
+)  # fmt: skip
+def test_a_lost_answer_tells_what_became_of_the_sandbox(connect: Any, state: str, said: str) -> None:
+    with ScriptedServer(CUT) as server, pytest.raises(errors.AgentUnreachableError) as caught:
+        connect(server, look=lambda: state).exec("x")
+    assert caught.value.details == {"outcome": "unknown", "state": state}
+    assert said in (caught.value.hint or "")
+
+
+def test_a_lost_answer_is_told_even_if_nobody_knows_what_became_of_the_sandbox(connect: Any) -> None:
+    def fail() -> str:
+        raise errors.ConnectError("no control plane")
+
+    with ScriptedServer(CUT) as server, pytest.raises(errors.AgentUnreachableError) as caught:
+        connect(server, look=fail).exec("x")
+    assert caught.value.details == {"outcome": "unknown"}
+
+
+def test_nobody_is_asked_about_the_sandbox_while_answers_come(connect: Any) -> None:
+    def look() -> str:
+        raise AssertionError
+
+    with ScriptedServer(done(), json_answer(400, {"detail": "no", "code": "command_not_found"})) as server:
+        client = connect(server, look=look)
+        client.exec("x")
+        with pytest.raises(errors.CommandNotFoundError):
+            client.exec("x")
+
+
 def test_a_token_that_cannot_be_had_is_no_doubt_about_the_command(transport: Transport) -> None:
     def mint(refused: HeaderPairs | None) -> HeaderPairs:
         raise errors.ConnectionLostError("the control plane hung up")
@@ -252,6 +365,16 @@ def test_a_token_that_is_refused_twice_is_an_error(connect: Any) -> None:
         connect(server).exec("x")
 
 
+def test_a_token_that_is_refused_twice_makes_us_ask_where_the_sandbox_is(connect: Any) -> None:
+    with ScriptedServer(REFUSED, REFUSED) as other, ScriptedServer(done(0, b"ok")) as server:
+        client = connect(other, recover=lambda _error: server.url)
+        assert client.exec("x").stdout == b"ok"
+        assert client.endpoint == server.url
+    with ScriptedServer(REFUSED, REFUSED) as server, pytest.raises(errors.TokenRefusedError) as caught:
+        connect(server, recover=lambda _error: server.url).exec("x")
+    assert "vmnest ps" in (caught.value.hint or "")
+
+
 def test_a_port_that_the_token_does_not_cover_is_not_asked_again(connect: Any) -> None:
     with ScriptedServer(text_answer(403, "Access to port denied")) as server, pytest.raises(errors.PortRefusedError):
         connect(server).exec("x")
@@ -263,10 +386,52 @@ def test_a_502_of_which_the_data_plane_says_that_it_reached_nobody_is_repeated(c
         assert connect(server).exec("x").stdout == b"ok"
 
 
-@pytest.mark.parametrize("bad", [answer(502), text_answer(502, "", x_aws_proxy_error="NEW"), answer(503, "busy")])
+AMBIGUOUS = [answer(502), text_answer(502, "", x_aws_proxy_error="NEW"), answer(503, "busy")]
+ONCE = json_answer(200, {"status": "ok", "version": "1", "features": ["exec_id"]})
+
+
+@pytest.mark.parametrize("bad", AMBIGUOUS, ids=range(3))
 def test_a_command_is_not_repeated_after_a_502_that_may_come_from_a_running_one(connect: Any, bad: Answer) -> None:
-    with ScriptedServer(bad) as server, pytest.raises(errors.EndpointUnavailableError):
+    with ScriptedServer(bad, HEALTHY) as server, pytest.raises(errors.EndpointUnavailableError) as caught:
         connect(server).exec("x")
+    assert caught.value.details["outcome"] == "unknown"
+
+
+@pytest.mark.parametrize("bad", AMBIGUOUS, ids=range(3))
+def test_it_is_repeated_where_the_agent_can_tell_a_repeat(connect: Any, bad: Answer) -> None:
+    with ScriptedServer(bad, NOT_LISTENING, ONCE, done(0, b"ok")) as server:
+        assert connect(server).exec("x").stdout == b"ok"
+    ids = [request.headers["vmnest-exec-id"] for request in server.requests if request.method == "POST"]
+    assert len(ids) == 2
+    assert len(set(ids)) == 1
+
+
+def test_a_repeat_of_what_has_run_already_is_an_unknown_outcome(connect: Any) -> None:
+    known = json_answer(409, {"detail": "a command of this id was started before", "code": "already_started"})
+    with ScriptedServer(answer(502), ONCE, known) as server, pytest.raises(errors.AgentUnreachableError) as caught:
+        connect(server, look=lambda: "RUNNING").exec("x")
+    assert caught.value.details["outcome"] == "unknown"
+    assert "was started" in str(caught.value)
+
+
+def test_a_502_that_goes_on_ends_with_the_budget(connect: Any, fake_clock: FakeClock) -> None:
+    with ScriptedServer(answer(502), repeat_last=True) as server, pytest.raises(errors.EndpointUnavailableError):
+        connect(server, wake=5).exec("x")
+    assert 5 <= fake_clock.monotonic() < 6
+    assert [request.method for request in server.requests].count("POST") == 1
+
+
+def test_an_agent_that_is_about_to_be_suspended_is_asked_again(connect: Any) -> None:
+    suspending = json_answer(503, {"detail": "the sandbox is about to be suspended", "code": "suspending"})
+    asked: list[str] = []
+
+    def recover(error: errors.VmnestError) -> str:
+        asked.append(error.code)
+        return server.url
+
+    with ScriptedServer(suspending, suspending, done(0, b"ok")) as server:
+        assert connect(server, recover=recover).exec("x").stdout == b"ok"
+    assert asked == ["endpoint_unavailable"] * 2
 
 
 def test_reading_and_writing_files_is_repeated_after_any_502(connect: Any) -> None:

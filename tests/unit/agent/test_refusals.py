@@ -74,6 +74,7 @@ def test_an_answer_marked_by_the_data_plane_is_never_parsed_even_if_it_is_json()
         ("file_error", errors.RemoteFileError),
         ("too_large", errors.RequestTooLargeError),
         ("overloaded", errors.EndpointThrottledError),
+        ("suspending", errors.EndpointUnavailableError),
         ("bad_request", errors.AgentError),
         ("internal", errors.AgentError),
         ("something_new", errors.AgentError),
@@ -84,6 +85,38 @@ def test_each_code_of_our_agent_has_its_class(code: str, expected: type[errors.V
     assert type(error) is expected
     assert error.message == "what went wrong"
     assert error.details == {"status": 400, "agent_code": code}
+
+
+def test_a_command_that_was_started_before_is_one_of_unknown_outcome() -> None:
+    error = from_agent(409, {"detail": "a command of this id was started before", "code": "already_started"})
+    assert type(error) is errors.AgentUnreachableError
+    assert error.details == {"status": 409, "agent_code": "already_started", "outcome": "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("status", "proxy_error", "outcome"),
+    [
+        (502, None, "unknown"),
+        (502, "NEW", "unknown"),
+        (503, None, "unknown"),
+        (504, None, "unknown"),
+        (500, None, "unknown"),
+        (502, "APP_CONNECT_FAILED", None),
+        (502, "MICROVM_CONNECT_FAILED", None),
+        (403, None, None),
+        (429, None, None),
+        (400, None, None),
+    ],
+)
+def test_whether_a_refused_command_may_have_run_is_told(
+    status: int, proxy_error: str | None, outcome: str | None
+) -> None:
+    assert from_endpoint(status, proxy_error=proxy_error).details.get("outcome") == outcome
+
+
+@pytest.mark.parametrize("status", [403, 502, 503])
+def test_a_refusal_says_what_to_do(status: int) -> None:
+    assert from_endpoint(status).hint
 
 
 @pytest.mark.parametrize(
@@ -147,6 +180,9 @@ def test_what_the_guest_says_is_made_printable_and_cut() -> None:
         (from_endpoint(502, proxy_error="SOMETHING_ELSE"), False),
         (from_endpoint(502), False),
         (from_endpoint(503), False),
+        (from_agent(503, {"code": "suspending"}), True),
+        (from_agent(503, {"code": "overloaded"}), True),
+        (from_agent(409, {"code": "already_started"}), False),
         (errors.AgentError("x"), False),
     ],
 )

@@ -1,0 +1,127 @@
+"""One request and its patience: how long an answer may take, and what a lost one means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.clock import FakeClock
+from tests.support.scripted import Answer, ScriptedServer, answer
+from vmnest import errors
+from vmnest.agent import exchange
+from vmnest.deadline import NEVER, Deadline
+from vmnest.transport import Transport
+
+
+def waiting(clock: FakeClock, patience: float | None, *, outer: float | None = None) -> exchange.AnswerDeadline:
+    return exchange.AnswerDeadline(patience, outer=Deadline(outer, clock=clock), clock=clock)
+
+
+def request(command: str | None = None) -> exchange.Request:
+    return exchange.Request("POST", "/v1/exec", asked="exec", deadline=NEVER, command=command)
+
+
+def test_each_byte_of_an_answer_buys_a_little_time(fake_clock: FakeClock) -> None:
+    bound = waiting(fake_clock, 10)
+    fake_clock.advance(9)
+    assert bound.remaining() == 1
+    bound.received = 2048
+    assert bound.remaining() == 3
+    fake_clock.advance(4)
+    assert bound.remaining() == 0
+
+
+def test_the_callers_deadline_holds_whatever_arrives(fake_clock: FakeClock) -> None:
+    bound = waiting(fake_clock, None, outer=5)
+    bound.received = 10**9
+    fake_clock.advance(4)
+    assert bound.remaining() == 1
+    assert waiting(fake_clock, None).remaining() is None
+
+
+def test_time_in_which_we_did_not_read_does_not_count(fake_clock: FakeClock) -> None:
+    bound = waiting(fake_clock, 10)
+    fake_clock.advance(4)
+    with bound.paused():
+        fake_clock.advance(3600)
+    assert bound.remaining() == 6
+
+
+@pytest.mark.parametrize(("patience", "left"), [(None, 60), (30, 20), (500, 60)])
+def test_patience_can_be_cut_and_never_grows(fake_clock: FakeClock, patience: float | None, left: float) -> None:
+    bound = waiting(fake_clock, patience)
+    fake_clock.advance(10)
+    bound.end_within(60)
+    assert bound.remaining() == left
+
+
+def test_only_commands_have_ids_and_no_two_have_the_same() -> None:
+    assert request().exec_id is None
+    ids = {request("x").exec_id for _ in range(10)}
+    assert len(ids) == 10
+    assert None not in ids
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        errors.ConnectionLostError("cut"),
+        errors.ReadTimeoutError("silent"),
+        errors.TransportError("the answer is not HTTP"),
+    ],
+    ids=lambda failure: failure.code,
+)
+def test_a_lost_answer_leaves_the_outcome_of_a_command_unknown(failure: errors.TransportError) -> None:
+    with pytest.raises(errors.AgentUnreachableError) as caught, exchange.lost_answers(request("ls")):
+        raise failure
+    assert caught.value.details == {"outcome": "unknown"}
+    assert caught.value.message == f"no answer about 'ls': {failure}"
+    assert caught.value.__cause__ is failure
+
+
+@pytest.mark.parametrize("failure", [errors.ConnectError("x"), errors.TlsError("x"), errors.ProxyError("x")])
+def test_of_a_command_that_was_not_sent_there_is_no_doubt(failure: errors.TransportError) -> None:
+    with pytest.raises(type(failure)), exchange.lost_answers(request("ls")):
+        raise failure
+
+
+def test_the_lost_answer_of_anything_else_is_what_it_is() -> None:
+    with pytest.raises(errors.ConnectionLostError), exchange.lost_answers(request()):
+        raise errors.ConnectionLostError("cut")
+
+
+@pytest.fixture(scope="module")
+def transport() -> Iterator[Transport]:
+    made = Transport(environ={})
+    yield made
+    made.close()
+
+
+def begin(transport: Transport, step: Answer) -> bytes:
+    with ScriptedServer(step) as server, transport.send("GET", server.url, deadline=Deadline(10)) as response:
+        return exchange.beginning(response)
+
+
+def test_of_an_errors_body_the_beginning_is_read(transport: Transport) -> None:
+    assert begin(transport, answer(500, "why")) == b"why"
+    assert begin(transport, answer(500, "x" * 100_000)) == b"x" * 65536
+
+
+def test_an_errors_body_that_breaks_off_counts_as_far_as_it_came(transport: Transport) -> None:
+    head = b"HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\n"
+    assert begin(transport, Answer([head + b"wh"], cut=True)) == b"wh"
+
+
+@given(st.floats(0, 1e5), st.lists(st.tuples(st.floats(0, 100), st.integers(0, 10**6)), max_size=20))
+def test_what_is_left_is_never_below_nothing(patience: float, steps: list[tuple[float, int]]) -> None:
+    clock = FakeClock()
+    bound = waiting(clock, patience)
+    for seconds, count in steps:
+        clock.advance(seconds)
+        bound.received += count
+        left = bound.remaining()
+        assert left is not None
+        assert left >= 0
