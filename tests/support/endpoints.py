@@ -78,7 +78,11 @@ class Endpoint:
 
 @contextlib.contextmanager
 def open_endpoint(
-    ports: Mapping[int, int], *, ingress: Sequence[str] = (), state: str = names.RUNNING
+    ports: Mapping[int, int],
+    *,
+    ingress: Sequence[str] = (),
+    state: str = names.RUNNING,
+    idle_policy: Mapping[str, object] | None = None,
 ) -> Iterator[Endpoint]:
     """An endpoint in front of these ports: guest port → loopback port."""
     seal = tokens.Seal("test")
@@ -87,7 +91,7 @@ def open_endpoint(
         image_arn=names.image_arn(region="us-east-1", account="000000000000", name="local"),
         image_version="1.0",
         execution_role_arn=None,
-        idle_policy=None,
+        idle_policy=idle_policy,
         max_seconds=60,
         ingress=connectors.check_ingress(ingress),
         egress=(),

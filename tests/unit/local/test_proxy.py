@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 import uuid
 
 import pytest
@@ -14,6 +15,7 @@ from websockets.sync.client import connect as open_websocket
 from websockets.sync.server import serve as serve_websocket
 
 from tests.support.endpoints import open_endpoint
+from tests.support.lifecycle import policy
 from tests.support.machines import read_request, scripted_server
 from vmnest.local import clients, proxy
 from vmnest.wire import bodies, http1, names
@@ -501,6 +503,196 @@ class TestConnections:
                 assert stream.read_head()
                 answers.append(b"".join(stream.body(bodies.BodyDecoder(http1.Framing(http1.LENGTH, 2)))))
         assert answers == [b"/0", b"/1", b"/2"]
+
+
+class TestSleepingVMs:
+    """What requests do to a VM that is suspended, and what a suspend does to requests."""
+
+    @staticmethod
+    def wake(endpoint):
+        """Let the record's keeper do its work at once; the list of its calls."""
+        woken = []
+
+        def wake():
+            woken.append(endpoint.record)
+            endpoint.record.advance("resumed")
+
+        endpoint.record.wake = wake
+        return woken
+
+    @staticmethod
+    def suspend(endpoint):
+        with endpoint.record.changed:
+            endpoint.record.advance("suspend")
+            endpoint.record.advance("frozen")
+            endpoint.record.cut_passages()
+
+    def test_an_admitted_request_wakes_the_vm_and_is_answered(self):
+        app = App()
+        with serving(app, state=names.SUSPENDED, idle_policy=policy()) as endpoint:
+            woken = self.wake(endpoint)
+            assert endpoint.get("/x", method="POST", body=b"data")[2] == b"hello"
+        assert len(woken) == 1
+        assert app.seen[0][1] == b"data"
+
+    @pytest.mark.parametrize("idle", [None, policy(auto_resume=False)], ids=["no policy", "not allowed"])
+    def test_a_vm_that_requests_may_not_wake_sleeps_on(self, idle):
+        app = App()
+        with serving(app, state=names.SUSPENDED, idle_policy=idle) as endpoint:
+            woken = self.wake(endpoint)
+            status, headers, body = endpoint.get()
+        assert (status, body, headers["x-aws-proxy-error"]) == (502, b"", "MICROVM_CONNECT_FAILED")
+        assert (woken, app.seen, endpoint.machine.dialled) == ([], [], [])
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            lambda endpoint: {},
+            lambda endpoint: {"X-aws-proxy-auth": "nonsense"},
+            lambda endpoint: {"X-aws-proxy-auth": endpoint.token(microvm_id="microvm-other")},
+            lambda endpoint: {"X-aws-proxy-auth": endpoint.token(expires_in=-1)},
+            lambda endpoint: {"X-aws-proxy-auth": endpoint.token(3000)},
+            lambda endpoint: {"X-aws-proxy-auth": endpoint.token(), "X-aws-proxy-port": "70000"},
+            lambda endpoint: {"X-aws-proxy-auth": endpoint.token(for_shell=True)},
+        ],
+        ids=["none", "forged", "another's", "expired", "port", "no port", "shell"],
+    )
+    def test_a_refused_request_wakes_nobody_and_keeps_nobody_awake(self, headers):
+        with serving(App(), state=names.SUSPENDED, idle_policy=policy()) as endpoint:
+            woken = self.wake(endpoint)
+            assert endpoint.get(headers=headers(endpoint))[0] in {400, 403, 502}
+            assert (woken, endpoint.record.state, endpoint.record.touched_at) == ([], names.SUSPENDED, 0)
+
+    def test_a_vm_that_is_asleep_for_too_long_is_502(self, monkeypatch):
+        monkeypatch.setattr(clients, "RESUME_SECONDS", 0.01)
+        with serving(App(), state=names.SUSPENDED, idle_policy=policy()) as endpoint:
+            status, headers, _ = endpoint.get()
+        assert (status, headers["x-aws-proxy-error"]) == (502, "MICROVM_CONNECT_FAILED")
+
+    def test_a_suspend_cuts_a_request_that_waits_for_its_answer_without_one(self):
+        arrived, ended = threading.Event(), threading.Event()
+
+        def script(stream):
+            read_request(stream)
+            arrived.set()
+            assert not stream.receive()
+            ended.set()
+
+        with serving(script, idle_policy=policy()) as endpoint, contextlib.closing(endpoint.connect()) as connection:
+            connection.request("POST", "/", b"data", endpoint.auth())
+            assert arrived.wait(10)
+            self.suspend(endpoint)
+            # An answer of any kind would be about what was or was not done.
+            with pytest.raises(http.client.RemoteDisconnected):
+                connection.getresponse()
+            assert ended.wait(10)
+
+    def test_a_suspend_cuts_an_answer_in_the_middle(self):
+        def script(stream):
+            read_request(stream)
+            stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
+            stream.receive()
+
+        with serving(script) as endpoint, contextlib.closing(endpoint.connect()) as connection:
+            connection.request("GET", "/", headers=endpoint.auth())
+            response = connection.getresponse()
+            assert response.read(5) == b"hello"
+            self.suspend(endpoint)
+            with pytest.raises(http.client.IncompleteRead):
+                response.read()
+
+    def test_a_suspend_cuts_an_upload_that_the_vm_does_not_read(self):
+        def script(stream):
+            stream.read_head()
+            released.wait(10)
+
+        released = threading.Event()
+        with serving(script) as endpoint, endpoint.raw() as stream:
+            auth = b"X-aws-proxy-auth: " + endpoint.token().encode()
+            stream.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n" + auth + b"\r\n\r\n")
+            while not endpoint.record._passages:
+                threading.Event().wait(0.005)
+            self.suspend(endpoint)
+            with pytest.raises(ConnectionError):
+                stream.send(b"x" * (1 << 25))
+            released.set()
+
+    def test_a_suspend_cuts_what_was_upgraded(self):
+        def script(stream):
+            stream.read_head()
+            stream.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello")
+            stream.receive()
+
+        with serving(script) as endpoint, endpoint.raw() as stream:
+            auth = b"X-aws-proxy-auth: " + endpoint.token().encode()
+            stream.send(
+                b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + auth + b"\r\n\r\n"
+            )
+            assert stream.read_head()
+            assert stream.receive() == b"hello"
+            self.suspend(endpoint)
+            assert stream.receive() == b""
+
+    def test_a_connection_without_a_request_outlives_a_suspend(self):
+        with (
+            serving(App(), idle_policy=policy()) as endpoint,
+            contextlib.closing(endpoint.connect()) as connection,
+        ):
+            self.wake(endpoint)
+            for _ in range(2):
+                connection.request("GET", "/", headers=endpoint.auth())
+                assert connection.getresponse().read() == b"hello"
+                while endpoint.record._passages:
+                    threading.Event().wait(0.005)
+                self.suspend(endpoint)
+
+    def test_bytes_of_every_kind_keep_the_vm_from_being_idle(self):
+        """Requests, bodies both ways, and what passes after an upgrade: each moves the time of the last bytes."""
+        steps = threading.Semaphore(0)
+
+        def script(stream):
+            stream.read_head()
+            for part in (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\na\r\n", b"0\r\n\r\n"):
+                assert steps.acquire(timeout=10)
+                stream.send(part)
+
+        with serving(script) as endpoint, endpoint.raw() as stream:
+            auth = b"X-aws-proxy-auth: " + endpoint.token().encode()
+            stream.send(b"GET / HTTP/1.1\r\nHost: h\r\n" + auth + b"\r\n\r\n")
+            touched = self.wait_for_touch(endpoint, after=0.0)
+            for wanted in (b"200 OK", b"a\r\n", b"0\r\n"):
+                steps.release()
+                assert wanted in stream.receive()
+                if wanted != b"200 OK":
+                    touched = self.wait_for_touch(endpoint, after=touched)
+
+    def test_upgraded_bytes_keep_the_vm_from_being_idle(self):
+        def script(stream):
+            stream.read_head()
+            stream.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+            while data := stream.receive():
+                stream.send(data)
+
+        with serving(script) as endpoint, endpoint.raw() as stream:
+            auth = b"X-aws-proxy-auth: " + endpoint.token().encode()
+            stream.send(
+                b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + auth + b"\r\n\r\n"
+            )
+            assert stream.read_head()
+            touched = endpoint.record.touched_at
+            for _ in range(3):
+                stream.send(b"x")
+                assert stream.receive() == b"x"
+                assert endpoint.record.touched_at > touched
+                touched = endpoint.record.touched_at
+
+    @staticmethod
+    def wait_for_touch(endpoint, *, after):
+        end = time.monotonic() + 10
+        while endpoint.record.touched_at <= after:
+            assert time.monotonic() < end
+            time.sleep(0.001)
+        return endpoint.record.touched_at
 
 
 class TestWebSockets:
