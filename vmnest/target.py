@@ -78,7 +78,7 @@ class Target:
                 endpoint=url,
                 region=self.region,
                 credentials=sources.resolve(environ=self.environ, region=self.region),
-                transport=transport.Transport(verify=bundle) if bundle else transport.shared(),
+                transport=transport.shared(bundle or True),
             )
         return control.Control(caller)
 

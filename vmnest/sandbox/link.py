@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["CALL_SECONDS", "ForkSafeLock", "Link"]
 
 CALL_SECONDS = 60.0  # one call of the control plane
+GLANCE_SECONDS = 5.0  # one whose answer would only explain a failure
 RESUME_AGAIN_SECONDS = 2.0  # a resume that was asked for has this long to show
 
 _logger = logging.getLogger(__name__)
@@ -228,10 +229,25 @@ class Link:
         return client.AgentClient(
             self.endpoint,
             headers=headers,
-            transport=transport.shared() if self._verify_tls else transport.Transport(verify=False),
+            transport=transport.shared(self._trust()),
             port=port,
             recover=functools.partial(self._recover, wakes=wakes),
+            look=self._glance,
         )
+
+    def _trust(self) -> bool | str:
+        """Whom to trust at the endpoint: the same as at the service, unless nobody is asked."""
+        if self._verify_tls and not self.place.is_local:
+            from ..aws import profiles
+
+            return profiles.ca_bundle(environ=self.place.environ) or True
+        return self._verify_tls
+
+    def _glance(self) -> str:
+        """The state, for an error that is on its way already: better without it than late."""
+        microvm = self.control().microvms.get(self.microvm_id, deadline=Deadline(GLANCE_SECONDS))
+        self.see(microvm)
+        return microvm.state
 
     def _mint(self, ports: Sequence[int]) -> Token:
         with self.telling_the_end():

@@ -222,11 +222,19 @@ def _shown(url: str) -> str:
     return re.sub(r"//[^/?]*@", "//", url.split("?", 1)[0])[:200]
 
 
-_SHARED = Transport()
-# Idle connections are closed, not dropped: with warnings switched on Python would complain at the end.
-atexit.register(_SHARED.close)
+_SHARED: dict[bool | str, Transport] = {}
 
 
-def shared() -> Transport:
-    """The process's transport with the system's trust."""
-    return _SHARED
+def shared(verify: bool | str = True) -> Transport:
+    """The process's transport with that trust: the system's, that of a CA bundle, or none (see ``Transport``)."""
+    found = _SHARED.get(verify)
+    return found if found is not None else _SHARED.setdefault(verify, Transport(verify=verify))
+
+
+def _close_shared() -> None:
+    # Idle connections are closed, not dropped: with warnings switched on Python would complain at the end.
+    for transport in _SHARED.values():
+        transport.close()
+
+
+atexit.register(_close_shared)

@@ -3,6 +3,8 @@
 import gc
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -446,5 +448,20 @@ def test_secrets_of_a_request_are_in_no_error(serve: Serve, sender, refused_port
         assert "hunter" not in f"{caught.value} {caught.value!r} {caught.value.to_wire()}"
 
 
-def test_the_shared_transport_is_one():
-    assert transport.shared() is transport.shared()
+def test_the_shared_transport_is_one_for_each_trust():
+    assert transport.shared() is transport.shared(True)
+    assert transport.shared(False) is transport.shared(False)
+    assert transport.shared("/a.pem") is transport.shared("/a.pem")
+    assert len({id(transport.shared(trust)) for trust in (True, False, "/a.pem", "/b.pem")}) == 4
+
+
+def test_shared_transports_leave_no_connection_to_complain_of(serve: Serve):
+    peer = serve()
+    program = (
+        "import sys; from vmnest import transport; from vmnest.deadline import Deadline\n"
+        "for trust in (True, False):\n"
+        "    transport.shared(trust).send('GET', sys.argv[1], deadline=Deadline(10)).read(100)"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-X", "dev", "-c", program, peer.url], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert peer.connections == 2
