@@ -90,9 +90,11 @@ def notes(environ: Mapping[str, str]) -> list[str]:
     told = []
     if is_older(running):
         told.append(
-            f"the local cloud runs version {running.version}, which is older than this vmnest, {__version__}; "
-            "a newer one replaces it when no sandbox runs"
+            f"the local cloud runs version {running.version}, which is older than this vmnest, {__version__}: "
+            "a new one replaces it when no sandbox runs"
         )
+    elif running.version != __version__:
+        told.append(f"the local cloud runs version {running.version}, which is newer than this vmnest, {__version__}")
     for name in rendezvous.ITS_SETTINGS:
         wanted, present = (settings.resolve(name, environ=each) for each in (environ, running.started_with))
         if wanted.source != "default" and not _is_satisfied(name, wanted.value, present.value):

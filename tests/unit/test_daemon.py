@@ -161,11 +161,11 @@ def test_there_is_nothing_to_note_of_none_and_of_one_as_we_would_start_it(posing
     assert daemon.notes({**posing, "AGENT_SANDBOX_LOCAL_DISK": "1024M"}) == []
 
 
-def test_an_older_one_is_noted(posing: dict[str, str]) -> None:
-    pretend(posing, version="0.0.9")
+@pytest.mark.parametrize(("version", "word"), [("0.0.9", "older"), ("99.0", "newer")])
+def test_one_of_another_version_is_noted(posing: dict[str, str], version: str, word: str) -> None:
+    pretend(posing, version=version)
     (note,) = daemon.notes(posing)
-    assert "0.0.9" in note
-    assert __version__ in note
+    assert f"runs version {version}, which is {word} than this vmnest, {__version__}" in note
 
 
 @pytest.mark.parametrize(

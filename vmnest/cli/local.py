@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .. import __version__
 from ..ops import local
 from . import output, render, words
 
@@ -39,6 +38,7 @@ def _up(options: words.Options) -> None:
         data = local.up()
     text = "" if options.quiet else _text(data)
     output.result(data, options=options, text=text)
+    _tell_notes(data, options=options)
 
 
 def _down(options: words.Options) -> None:
@@ -56,14 +56,24 @@ def _down(options: words.Options) -> None:
 def _status(options: words.Options) -> None:
     data = local.status()
     output.result(data, options=options, text=_text(data))
+    _tell_notes(data, options=options)
+
+
+def _tell_notes(data: dict[str, object], *, options: words.Options) -> None:
+    notes = data["notes"]
+    assert isinstance(notes, list)
+    for note in notes:
+        output.remark(note, options=options)
 
 
 def _text(data: dict[str, object]) -> str:
     alive = data["microvms"]
     assert isinstance(alive, list)
     heads = [(name, data.get(name)) for name in ("url", "pid", "version", "driver", "isolation", "folder")]
-    if data["running"] and data["version"] != __version__:
-        heads.append(("note", f"it is of another version than this vmnest, {__version__}"))
+    states = data["states"]
+    assert isinstance(states, dict)
+    if states:
+        heads.append(("microvms", ", ".join(f"{count} {state}" for state, count in states.items())))
     text = render.render_members([("local cloud", "running" if data["running"] else "not running"), *heads])
     if alive:
         rows = [(each["name"], each["state"], each["microvm_id"]) for each in alive]

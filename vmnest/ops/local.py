@@ -15,6 +15,7 @@ __all__ = ["down", "env", "status", "up"]
 START_SECONDS = 30.0
 ASK_SECONDS = 10.0
 STOP_SECONDS = 30.0
+MAX_SHOWN = 8
 
 
 def up(*, timeout: float = START_SECONDS) -> dict[str, object]:
@@ -30,11 +31,14 @@ def up(*, timeout: float = START_SECONDS) -> dict[str, object]:
 
 
 def status() -> dict[str, object]:
-    """Say whether the local cloud runs, what isolates its sandboxes, and which it has. Starts nothing."""
+    """Say whether the local cloud runs, what isolates its sandboxes, and which it has. Starts nothing.
+
+    ``states`` counts its MicroVMs, ended ones included, by their states.
+    """
     environ = settings.environment()
     running = daemon.find(environ)
     if running is None:
-        return {"running": False, "folder": rendezvous.folder(environ), "microvms": []}
+        return {"running": False, "folder": rendezvous.folder(environ), "states": {}, "microvms": [], "notes": []}
     return _describe(running, environ)
 
 
@@ -42,8 +46,17 @@ def _describe(running: rendezvous.Daemon, environ: Mapping[str, str]) -> dict[st
     told = daemon.ask(
         running, method="GET", path=rendezvous.STATUS_PATH, environ=environ, deadline=Deadline(ASK_SECONDS)
     )
-    known = {"running": True, "folder": rendezvous.folder(environ), "url": running.url, "pid": running.pid}
-    return {**told, **known, "version": running.version, "microvms": _alive(environ)}
+    return {
+        **told,
+        "running": True,
+        "folder": rendezvous.folder(environ),
+        "url": running.url,
+        "pid": running.pid,
+        "version": running.version,
+        "states": told.get("microvms"),
+        "microvms": _alive(environ),
+        "notes": daemon.notes(environ),
+    }
 
 
 def _alive(environ: Mapping[str, str]) -> list[dict[str, object]]:
@@ -83,11 +96,21 @@ def down(*, force: bool = False, timeout: float = STOP_SECONDS) -> dict[str, obj
 
 
 def _busy(alive: list[dict[str, object]]) -> errors.LocalBusyError:
-    shown = ", ".join(str(each["name"] or each["microvm_id"]) for each in alive[:8])
+    names = [str(each["name"]) for each in alive if each["name"]]
+    ids = [str(each["microvm_id"]) for each in alive if not each["name"]]
+    parts = [_several(names, "sandbox", "sandboxes")] if names else []
+    if ids:
+        # Of boto3 and the like, of another state file, or of records that were removed by hand.
+        parts.append(_several(ids, "MicroVM without a name here", "MicroVMs without a name here"))
+    remedy = "Remove them first (vmnest rm NAME), or end" if names and not ids else "End"
     return errors.LocalBusyError(
-        f"the local cloud has {len(alive)} sandbox{'es' if len(alive) > 1 else ''}: {shown}",
-        hint="Remove them first (vmnest rm NAME), or end them with: vmnest local down --force",
+        f"the local cloud has {' and '.join(parts)}", hint=f"{remedy} them with: vmnest local down --force"
     )
+
+
+def _several(shown: list[str], one: str, many: str) -> str:
+    more = ", ..." if len(shown) > MAX_SHOWN else ""
+    return f"{len(shown)} {one if len(shown) == 1 else many}: {', '.join(shown[:MAX_SHOWN])}{more}"
 
 
 def _wait_until_gone(folder: str, deadline: Deadline) -> None:

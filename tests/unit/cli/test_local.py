@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cloud import LocalCloud
-from vmnest import __version__, rendezvous
+from vmnest import rendezvous
 from vmnest.cli.main import main
 
 
@@ -41,13 +41,21 @@ def test_a_daemon_of_another_version_is_pointed_out(here: LocalCloud, capfd: pyt
     other = rendezvous.Daemon(url=here.daemon.url, version="99.0", pid=here.daemon.pid)
     rendezvous.write_daemon(here.folder, other)
     assert main(["local", "status"]) == 0
-    assert f"another version than this vmnest, {__version__}" in capfd.readouterr().out
+    told = capfd.readouterr()
+    assert "version      99.0\n" in told.out
+    assert told.err.startswith(
+        f"vmnest: the local cloud runs version 99.0, which is newer than this vmnest, {__version__}"
+    )
+    assert main(["local", "status", "--json"]) == 0
+    assert capfd.readouterr().err == ""
 
 
 def test_force_tells_what_it_ended(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["create", "web", "--local"]) == 0
     assert main(["local", "status"]) == 0
-    assert "web   RUNNING  microvm-" in capfd.readouterr().out
+    told = capfd.readouterr().out
+    assert "microvms     1 RUNNING\n" in told
+    assert "web   RUNNING  microvm-" in told
     assert main(["local", "down"]) == 1
     assert "--force" in capfd.readouterr().err
     assert main(["local", "down", "--force"]) == 0
