@@ -6,52 +6,83 @@ import threading
 
 import pytest
 
-from tests.support.machines import FakeDriver, Hooks, scripted_server
+from tests.support.lifecycle import build_spec, movable_time, policy, wait_for_state
+from tests.support.machines import FakeDriver, FakeMachine, Hooks, scripted_server
 from vmnest import errors
-from vmnest.local import faults, options, records, timers, vms
+from vmnest.local import acceptor, faults, records, vms
 from vmnest.local.drivers import interface
 from vmnest.wire import names
 
-WAIT_SECONDS = 10
 
+class Ledger:
+    """Remembers what it was told, and checks that it was told under the lock."""
 
-def spec(**changes):
-    fields = {
-        "image_arn": "arn:aws:lambda:us-east-1:000000000000:microvm-image:local",
-        "image_version": "1.0",
-        "execution_role_arn": None,
-        "idle_policy": None,
-        "max_seconds": 60,
-        "ingress": (),
-        "egress": (),
-        "kms_key": None,
-        "payload": "hello",
-        "options": options.Options(cpus=2, memory_mib=512),
-    }
-    return records.Spec(**{**fields, **changes})
+    def __init__(self):
+        self.saved = []
+        self.forgotten = []
+
+    def save(self, record):
+        # Only the owner of the condition's lock may do this.
+        record.changed.notify(0)
+        self.saved.append((record.microvm_id, record.state))
+
+    def forget(self, microvm_id):
+        self.forgotten.append(microvm_id)
+
+    def states(self, record):
+        return [state for microvm_id, state in self.saved if microvm_id == record.microvm_id]
 
 
 class Stage:
     """VMs, their driver, and what they told the rest of the daemon."""
 
-    def __init__(self, folder, hooks_port):
+    def __init__(self, folder, hooks_port, time):
         self.driver = FakeDriver({9000: hooks_port})
-        self.timers = timers.Timers()
+        self.time = time
         self.published, self.retired = [], []
+        self.ledger = Ledger()
         self.vms = vms.VMs(
             self.driver,
             vms.Settings(folder=str(folder), disk_bytes=1 << 30, visible=("/data",)),
-            timers=self.timers,
+            timers=time.timers,
             publish=self.published.append,
             retire=self.retired.append,
+            ledger=self.ledger,
+            clock=time.clock,
         )
 
     def run(self, *, client_token=None, **changes):
-        return self.vms.run(spec(**changes), client_token=client_token)
+        return self.vms.run(build_spec(**changes), client_token=client_token)
+
+    def suspended(self, **changes):
+        record = self.wait(self.run(**changes), names.RUNNING)
+        self.vms.suspend(record)
+        return self.wait(record, names.SUSPENDED)
 
     def wait(self, record, state):
-        with record.changed:
-            assert record.changed.wait_for(lambda: record.state == state, WAIT_SECONDS), record.state
+        wait_for_state(record, state)
+        return record
+
+    def restored(self, state, *, with_machine=True, started=0, **changes):
+        """A VM of an earlier daemon, that was in that state; ``started`` is how long ago."""
+        listener = acceptor.bind()
+        record = records.Record(
+            "microvm-old",
+            build_spec(**changes),
+            number=7,
+            started_at=self.time.clock.time() - started,
+            endpoint=f"http://127.0.0.1:{listener.getsockname()[1]}",
+            listener=listener,
+            client_token="old",
+        )
+        record.state = state
+        if state == names.SUSPENDED:
+            record.suspended_at = self.time.clock.time()
+        machine = None
+        if with_machine:
+            machine = FakeMachine(self.driver.ports, on_end=lambda ended: self.vms.on_end(record, ended))
+            machine.is_frozen = state == names.SUSPENDED
+        self.vms.insert(record, machine=machine, client_token="old")
         return record
 
 
@@ -62,14 +93,14 @@ def hooks():
 
 @pytest.fixture
 def stage(tmp_path, hooks):
-    with scripted_server(hooks) as port:
-        one = Stage(tmp_path, port)
-        one.timers.start()
+    with scripted_server(hooks) as port, movable_time() as time:
+        one = Stage(tmp_path, port, time)
         yield one
         if one.driver.gate is not None:
             one.driver.gate.set()
+        if hooks.hold is not None:
+            hooks.hold.set()
         one.vms.close()
-        one.timers.close()
         for record in one.published:
             record.listener.close()
 
@@ -92,7 +123,7 @@ def test_the_driver_is_told_what_was_asked_for(stage, tmp_path):
     record = stage.wait(stage.run(), names.RUNNING)
     launch = stage.driver.launches[0]
     assert (launch.cpus, launch.memory_mib, launch.visible, launch.disk_bytes) == (2, 512, ("/data",), 1 << 30)
-    assert launch.max_seconds > 60
+    assert launch.max_seconds > 28800
     assert launch.folder == str(tmp_path / "vms" / record.microvm_id)
     assert os.stat(launch.folder).st_mode & 0o777 == 0o700
     assert launch.environment["AWS_LAMBDA_MICROVM_IMAGE_NAME"] == "local"
@@ -276,3 +307,192 @@ def test_a_stop_that_fails_is_logged_and_the_vm_counts_as_ended(stage, caplog):
     with contextlib.suppress(errors.LocalCloudError):
         stage.vms.close()
     assert "stuck" in caplog.text
+
+
+class TestSleep:
+    def test_a_suspended_vm_is_ended_without_being_told(self, stage, hooks):
+        record = stage.suspended()
+        stage.vms.terminate(record)
+        stage.wait(record, names.TERMINATED)
+        assert record.state_reason == "Success."
+        assert hooks.names() == ["run", "suspend"]
+
+    def test_the_lifetime_goes_on_while_a_vm_is_suspended(self, stage, hooks):
+        record = stage.suspended(max_seconds=100)
+        stage.time.advance(99)
+        assert record.state == names.SUSPENDED
+        stage.time.advance(1)
+        stage.wait(record, names.TERMINATED)
+        assert record.state_reason == "MicroVM exceeded maximum lifetime."
+        assert hooks.names() == ["run", "suspend"]
+
+    def test_the_lifetime_counts_from_the_start_however_often_it_slept(self, stage):
+        record = stage.wait(stage.run(max_seconds=100), names.RUNNING)
+        for _ in range(3):
+            stage.vms.suspend(record)
+            stage.wait(record, names.SUSPENDED)
+            stage.time.advance(30)
+            stage.vms.resume(record)
+            stage.wait(record, names.RUNNING)
+        stage.time.advance(10)
+        assert stage.wait(record, names.TERMINATED).state_reason == "MicroVM exceeded maximum lifetime."
+
+    def test_idle_time_begins_with_the_run(self, stage):
+        record = stage.wait(stage.run(idle_policy=policy(idle=60)), names.RUNNING)
+        stage.time.advance(60)
+        stage.wait(record, names.SUSPENDED)
+
+    def test_a_suspend_that_fails_ends_the_vm_with_its_text(self, stage, hooks):
+        hooks.statuses["suspend"] = 500
+        record = stage.wait(stage.run(), names.RUNNING)
+        stage.vms.suspend(record)
+        stage.wait(record, names.TERMINATED)
+        assert record.state_reason.startswith("Suspend lifecycle hook returned HTTP status 500.")
+        assert hooks.names() == ["run", "suspend"]
+
+    def test_a_vm_can_be_terminated_during_its_suspend_hook(self, stage, hooks):
+        record = stage.wait(stage.run(), names.RUNNING)
+        hooks.hold = threading.Event()
+        stage.vms.suspend(record)
+        stage.vms.terminate(record)
+        stage.wait(record, names.TERMINATED)
+        assert record.state_reason == "Success."
+
+    def test_a_vm_can_be_terminated_during_its_resume_hook(self, stage, hooks):
+        record = stage.suspended()
+        hooks.hold = threading.Event()
+        stage.vms.resume(record)
+        stage.vms.terminate(record)
+        stage.wait(record, names.TERMINATED)
+        assert record.state_reason == "Success."
+
+    def test_a_suspended_vm_whose_machine_is_lost_has_ended(self, stage):
+        record = stage.suspended()
+        stage.driver.machines[0].end(interface.Ended(None, None, interface.LOST))
+        assert stage.wait(record, names.TERMINATED).state_reason.startswith("MicroVM was lost")
+
+    def test_a_suspended_vm_is_one_that_the_daemon_stays_for(self, stage):
+        stage.suspended()
+        assert stage.vms.idle_seconds() == pytest.approx(0, abs=0.01)
+        assert not stage.vms.retire()
+
+    def test_closing_ends_suspended_vms_too(self, stage):
+        record = stage.suspended()
+        stage.vms.close()
+        assert record.state == names.TERMINATED
+
+    def test_no_timed_call_outlives_a_vm(self, stage):
+        record = stage.suspended(idle_policy=policy())
+        stage.vms.terminate(record)
+        stage.wait(record, names.TERMINATED)
+        assert [timer.action for timer in (record.lifetime, record.idle, record.expiry)] == [None] * 3
+
+
+class TestLedger:
+    def test_every_state_of_a_vm_is_noted(self, stage):
+        record = stage.suspended()
+        stage.vms.resume(record)
+        stage.wait(record, names.RUNNING)
+        stage.vms.terminate(record)
+        stage.wait(record, names.TERMINATED)
+        assert stage.ledger.states(record) == [
+            names.PENDING,
+            names.RUNNING,
+            names.SUSPENDING,
+            names.SUSPENDED,
+            names.RUNNING,
+            names.TERMINATING,
+            names.TERMINATED,
+        ]
+
+    def test_a_vm_is_noted_before_anybody_hears_of_it(self, stage):
+        stage.driver.gate = threading.Event()
+        record = stage.run()
+        assert stage.ledger.states(record) == [names.PENDING]
+
+    def test_forgotten_vms_are_forgotten_there_too(self, stage, monkeypatch):
+        monkeypatch.setattr(vms, "MAX_ENDED_RECORDS", 0)
+        record = stage.wait(stage.run(), names.RUNNING)
+        stage.vms.terminate(record)
+        stage.wait(record, names.TERMINATED)
+        stage.vms.close()
+        assert stage.ledger.forgotten == [record.microvm_id]
+
+
+class TestInsert:
+    def test_a_restored_vm_is_there_under_its_names(self, stage):
+        record = stage.restored(names.RUNNING)
+        assert stage.vms.get("microvm-old") is record
+        assert stage.published == [record]
+        assert stage.run(client_token="old") is record
+        with pytest.raises(faults.Fault, match="other parameters"):
+            stage.run(client_token="old", payload="other")
+        assert stage.run().number == 8
+
+    def test_one_that_ran_runs_on_for_what_is_left(self, stage, hooks):
+        record = stage.restored(names.RUNNING, started=70, max_seconds=100)
+        assert record.state == names.RUNNING
+        stage.time.advance(29)
+        assert record.state == names.RUNNING
+        stage.time.advance(1)
+        assert stage.wait(record, names.TERMINATED).state_reason == "MicroVM exceeded maximum lifetime."
+        assert hooks.names() == ["terminate"]
+
+    def test_one_that_outlived_its_time_is_ended(self, stage):
+        record = stage.restored(names.RUNNING, started=200, max_seconds=100)
+        stage.wait(record, names.TERMINATED)
+
+    def test_one_that_ran_is_watched_for_idleness(self, stage):
+        record = stage.restored(names.RUNNING, idle_policy=policy(idle=60))
+        stage.time.advance(60)
+        stage.wait(record, names.SUSPENDED)
+
+    def test_one_that_slept_sleeps_on_and_can_be_woken(self, stage, hooks):
+        record = stage.restored(names.SUSPENDED)
+        assert record.machine.is_frozen
+        stage.vms.resume(record)
+        stage.wait(record, names.RUNNING)
+        assert not record.machine.is_frozen
+        assert hooks.names() == ["resume"]
+
+    def test_one_that_slept_is_woken_by_requests(self, stage):
+        record = stage.restored(names.SUSPENDED, idle_policy=policy())
+        passage = Ledger()  # anything that can be told apart
+        assert record.enter(passage, start_seconds=1, resume_seconds=10) == names.RUNNING
+        record.leave(passage)
+
+    def test_one_that_slept_has_its_suspended_time(self, stage):
+        record = stage.restored(names.SUSPENDED, idle_policy=policy(suspended=50))
+        stage.time.advance(50)
+        assert stage.wait(record, names.TERMINATED).state_reason == "MicroVM exceeded maximum suspended duration."
+
+    def test_one_that_was_being_ended_is_ended(self, stage, hooks):
+        record = stage.restored(names.TERMINATING)
+        stage.wait(record, names.TERMINATED)
+        assert record.machine.ended is not None
+        assert hooks.names() == []
+
+    @pytest.mark.parametrize("state", [names.RUNNING, names.SUSPENDING, names.SUSPENDED, names.TERMINATING])
+    def test_one_without_a_machine_is_lost(self, stage, state):
+        record = stage.restored(state, with_machine=False)
+        assert stage.wait(record, names.TERMINATED).state_reason.startswith("MicroVM was lost")
+
+    def test_one_that_had_not_started_is_started(self, stage, hooks):
+        record = stage.restored(names.PENDING, with_machine=False)
+        stage.wait(record, names.RUNNING)
+        assert hooks.names() == ["run"]
+
+    def test_one_that_had_ended_is_listed(self, stage, monkeypatch):
+        monkeypatch.setattr(vms, "MAX_ENDED_RECORDS", 1)
+        record = stage.restored(names.TERMINATED, with_machine=False)
+        assert stage.vms.all() == [record]
+        newer = stage.wait(stage.run(), names.RUNNING)
+        stage.vms.terminate(newer)
+        stage.wait(newer, names.TERMINATED)
+        stage.vms._work.join()
+        assert stage.vms.all() == [newer]
+
+    def test_one_whose_machine_ends_has_ended(self, stage):
+        record = stage.restored(names.RUNNING)
+        record.machine.end(interface.Ended(3, None, interface.EXITED))
+        assert stage.wait(record, names.TERMINATED).state_reason == "Container Stopped with Exit Code: 3"
