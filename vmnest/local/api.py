@@ -18,7 +18,7 @@ from email.utils import formatdate
 from .. import rendezvous
 from ..aws import shapes, signing
 from ..wire import http1, names
-from . import faults, operations
+from . import bounds, faults, operations
 from .httpd import Reply
 
 _LOG = logging.getLogger(__name__)
@@ -101,6 +101,7 @@ class ControlPlane:
             params, violations = shapes.parse_request(
                 operation, path_params, raw_query=query, headers=request.fields, body=body
             )
+            violations += bounds.find_violations(operation.name, params)
             if violations:
                 raise faults.validation(shapes.violations_message(violations))
             call = operations.Call(params, local_options=_local_options(request, verified))

@@ -6,8 +6,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .._guest.agentd import wire
 from ..wire import names
-from . import faults, paging
+from . import faults, hooks, paging
 
 VERSION = "1.0"
 BASE_NAME = "al2023-1"
@@ -19,11 +20,19 @@ Wire = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Image:
-    """An image that can be run. ``number`` orders images in lists."""
+    """An image that can be run.
+
+    Attributes:
+        name: Its name in this account.
+        created_at: When it was made.
+        number: Its place in lists.
+        has_run_hook: A payload can be handed to its VMs.
+    """
 
     name: str
     created_at: float
     number: int = 1
+    has_run_hook: bool = True
 
     @property
     def arn(self) -> str:
@@ -153,12 +162,28 @@ class Images:
             "cpuConfigurations": None,
             "resources": [{"minimumMemoryInMiB": self._memory_mib}],
             "additionalOsCapabilities": None,
-            "hooks": None,
+            "hooks": _hooks(),
             "environmentVariables": None,
             "tags": tags,
             "createdAt": image.created_at,
             "updatedAt": image.created_at,
         }
+
+
+def _hooks() -> Wire:
+    """The agent has all hooks; where one of the runtime is, the service wants ``ready`` too."""
+    timeouts = {
+        "run": hooks.RUN_SECONDS,
+        "resume": hooks.RESUME_SECONDS,
+        "suspend": hooks.SUSPEND_SECONDS,
+        "terminate": hooks.TERMINATE_SECONDS,
+    }
+    enabled: dict[str, object] = dict.fromkeys(timeouts, "ENABLED")
+    return {
+        "port": wire.HOOK_PORT,
+        "microvmImageHooks": {"ready": "ENABLED", "readyTimeoutInSeconds": 60},
+        "microvmHooks": {**enabled, **{f"{name}TimeoutInSeconds": int(value) for name, value in timeouts.items()}},
+    }
 
 
 def base_arn() -> str:

@@ -41,6 +41,9 @@ def run_microvm(cloud: Cloud, call: Call) -> Wire:
     """RunMicrovm: answers PENDING; the endpoint is there already, and holds requests until the VM runs."""
     params = call.params
     image, version = cloud.images.to_run(str(params["imageIdentifier"]), _text(params, "imageVersion"))
+    payload = _text(params, "runHookPayload")
+    if payload and not image.has_run_hook:
+        raise faults.validation("The run hook must be enabled in the MicroVM image to pass the run hook payload")
     spec = records.Spec(
         image_arn=image.arn,
         image_version=version,
@@ -50,7 +53,7 @@ def run_microvm(cloud: Cloud, call: Call) -> Wire:
         ingress=connectors.check_ingress(_texts(params, "ingressNetworkConnectors")),
         egress=connectors.check_egress(_texts(params, "egressNetworkConnectors")),
         kms_key=_text(params, "kmsKeyIdentifier"),
-        payload=_text(params, "runHookPayload"),
+        payload=payload,
         options=options.parse_options(call.local_options),
     )
     return _describe(cloud, cloud.vms.run(spec, client_token=_text(params, "clientToken")))

@@ -162,6 +162,15 @@ class TestForms:
         )
         assert "xxxx" not in body["message"]
 
+    def test_bounds_that_the_model_lacks_are_reported_with_the_others(self, plane):
+        policy = {"maxIdleDurationSeconds": 28801, "suspendedDurationSeconds": -1, "autoResumeEnabled": True}
+        status, _, body = ask(plane, "POST", MICROVMS, {"imageIdentifier": IMAGE, "idlePolicy": policy})
+        assert status == 400
+        assert body["message"].startswith("2 validation errors detected: ")
+        for path, bound in [("suspendedDurationSeconds", "greater than or equal to 0"), ("max", "less than")]:
+            assert f"at 'idlePolicy.{path}" in body["message"]
+            assert f"Member must have value {bound}" in body["message"]
+
     def test_a_value_of_the_wrong_type_is_said_in_the_services_form(self, plane):
         content = {"expirationInMinutes": 1, "allowedPorts": [{"allPorts": True}]}
         status, _, body = ask(plane, "POST", f"{MICROVMS}/microvm-x/auth-token", content)

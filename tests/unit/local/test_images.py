@@ -2,6 +2,7 @@
 
 import pytest
 
+from vmnest.aws import shapes
 from vmnest.local import faults, images
 
 ARN = "arn:aws:lambda:us-east-1:000000000000:microvm-image:local"
@@ -66,6 +67,17 @@ class TestOperations:
         assert (found["imageVersion"], found["state"], found["status"]) == ("1.0", "SUCCESSFUL", "ACTIVE")
         assert found["resources"] == [{"minimumMemoryInMiB": 2048}]
         assert stock.list_versions({"imageIdentifier": ARN}, tags={})["items"] == [found]
+
+    def test_it_tells_the_hooks_and_their_times(self, stock):
+        found = stock.get_version({"imageIdentifier": ARN, "imageVersion": "1.0"}, tags={})["hooks"]
+        assert found["port"] == 9000
+        for name in ("run", "resume", "suspend", "terminate"):
+            assert found["microvmHooks"][name] == "ENABLED"
+            assert 1 <= found["microvmHooks"][f"{name}TimeoutInSeconds"] <= 60
+        assert found["microvmImageHooks"]["ready"] == "ENABLED"
+        shape = shapes.load("lambda-microvms").operation("GetMicrovmImageVersion").output.members["hooks"].shape
+        assert set(found) <= set(shape.members)
+        assert set(found["microvmHooks"]) <= set(shape.members["microvmHooks"].shape.members)
 
     def test_the_name_filter_leaves_a_page_empty(self, stock):
         assert [item["name"] for item in stock.list_images({"nameFilter": "oca"})["items"]] == ["local"]

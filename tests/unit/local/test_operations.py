@@ -1,5 +1,6 @@
 """Operations: parameters in, result out."""
 
+import dataclasses
 import threading
 import time
 
@@ -7,7 +8,7 @@ import pytest
 
 from tests.support.machines import open_fake_cloud
 from vmnest.aws import shapes
-from vmnest.local import connectors, faults, operations
+from vmnest.local import connectors, faults, images, operations
 from vmnest.wire import names
 
 ARN = "arn:aws:lambda:us-east-1:000000000000:microvm-image:local"
@@ -79,6 +80,20 @@ class TestRun:
 
     def test_the_image_must_be_there(self, stage):
         assert refusal(stage, "RunMicrovm", imageIdentifier="x")[0] == 400
+
+    def test_a_payload_needs_the_run_hook(self, stage):
+        found = run(stage, runHookPayload="x" * 4096)
+        assert stage.vms.get(found["microvmId"]).spec.payload == "x" * 4096
+        stock = images.Images(created_at=5.0, memory_mib=2048)
+        stock._images = (images.Image("local", 5.0, has_run_hook=False),)
+        cloud = dataclasses.replace(stage.cloud, images=stock)
+        with pytest.raises(faults.Fault) as caught:
+            operations.run_microvm(cloud, operations.Call({"imageIdentifier": ARN, "runHookPayload": "x"}))
+        assert (caught.value.status, caught.value.message) == (
+            400,
+            "The run hook must be enabled in the MicroVM image to pass the run hook payload",
+        )
+        assert operations.run_microvm(cloud, operations.Call({"imageIdentifier": ARN}))["state"] == "PENDING"
 
     def test_bad_local_options_are_refused(self, stage):
         with pytest.raises(faults.Fault, match="memory must be"):
