@@ -290,6 +290,12 @@ class SignatureRefusedError(ServiceError):
     code = "signature_refused"
 
 
+class CredentialsExpiredError(SignatureRefusedError):
+    """The session that the keys belong to has ended."""
+
+    code = "credentials_expired"
+
+
 class ClockSkewError(SignatureRefusedError):
     """The service refuses the signature because this machine's clock is off."""
 
@@ -333,6 +339,13 @@ class ValidationError(ServiceError):
     """The service refuses the request's content (400)."""
 
     code = "validation"
+
+
+class RoleNotReadyError(ValidationError):
+    """The service cannot assume the role (yet): one that was made a moment ago takes some seconds."""
+
+    code = "role_not_ready"
+    retryable = True
 
 
 class ResourceNotFoundError(ServiceError, NotFoundError):

@@ -19,13 +19,14 @@ _THROTTLED = (
 )
 _SIGNATURE = (
     "UnrecognizedClientException InvalidSignatureException SignatureDoesNotMatch InvalidClientTokenId AuthFailure "
-    "ExpiredToken ExpiredTokenException InvalidAccessKeyId InvalidToken IncompleteSignature "
+    "InvalidAccessKeyId InvalidToken IncompleteSignature "
     "IncompleteSignatureException MissingAuthenticationToken MissingAuthenticationTokenException "
     "RequestExpired RequestTimeTooSkewed InvalidSecurity"
 )
 _BY_TYPE: dict[str, type[errors.ServiceError]] = {
     **dict.fromkeys(_THROTTLED.split(), errors.ThrottledError),
     **dict.fromkeys(_SIGNATURE.split(), errors.SignatureRefusedError),
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException"), errors.CredentialsExpiredError),
     **dict.fromkeys(("AccessDeniedException", "AccessDenied", "UnauthorizedOperation"), errors.AccessDeniedError),
     **dict.fromkeys(("ConflictException", "ResourceConflictException"), errors.ConflictError),
     **dict.fromkeys(("ValidationException", "InvalidParameterValueException"), errors.ValidationError),
@@ -47,6 +48,10 @@ _BY_STATUS: dict[int, type[errors.ServiceError]] = {
 _CLOCK_TYPES = frozenset({"RequestExpired", "RequestTimeTooSkewed"})
 _CLOCK_TEXT = re.compile(r"signature (?:has )?expired|not yet current|request has expired", re.IGNORECASE)
 
+# Lambda's words for a role whose trust it does not see ("The role defined for the function cannot be assumed by
+# Lambda."): the same for a role made a moment ago and for one that never trusted it.
+_ROLE_TEXT = re.compile(r"\brole\b.* cannot be assumed", re.IGNORECASE)
+
 _UNSUPPORTED_HINT = (
     "A refusal without a reason means most often that region {region} does not offer the service: try us-east-1, "
     "or the region of the image's ARN."
@@ -54,18 +59,36 @@ _UNSUPPORTED_HINT = (
 _HINTS: dict[type[errors.ServiceError], str] = {
     errors.AccessDeniedError: "Allow the named action (prefix lambda:) to this identity; "
     "a change of a policy takes some seconds to be seen.",
-    errors.SignatureRefusedError: "Check the access key and its secret; renew credentials that expire (aws sso login).",
+    errors.SignatureRefusedError: "Check the access key, its secret and its session token: they belong together.",
+    errors.CredentialsExpiredError: "Get new ones: aws sso login, or whatever gave out these.",
+    errors.RoleNotReadyError: "Let the role trust lambda.amazonaws.com (sts:AssumeRole); a change takes a minute.",
     errors.ThrottledError: "Make fewer calls at a time, or ask AWS for a higher rate.",
     errors.QuotaExceededError: "End sandboxes that nobody needs (suspended ones count), or ask AWS for a higher quota.",
     errors.CapacityError: "Try again in a moment, or in another region.",
     errors.ServiceFaultError: "Try again in a moment.",
 }
+_HINTS_BY_TYPE = {
+    **dict.fromkeys(
+        ("UnrecognizedClientException", "InvalidClientTokenId", "InvalidAccessKeyId"),
+        "AWS does not know the access key, or its session token is missing or another's: check them.",
+    ),
+    **dict.fromkeys(
+        ("InvalidSignatureException", "SignatureDoesNotMatch"), "The secret key is not the access key's: check both."
+    ),
+}
+_PAGE_HINT = "Something else than the service answered: check the endpoint's URL, and what stands before it (a proxy)."
+_REDIRECT_HINT = "The service has moved: check the endpoint's URL and the region."
 
 
 class Refusal:
-    """An error answer, read but not yet judged. ``is_page``: its body is none of the service's."""
+    """An error answer, read but not yet judged.
 
-    __slots__ = ("error_type", "is_page", "message", "operation", "region", "request_id", "retry_after", "status")
+    ``is_page``: its body is none of the service's. ``origin``: where the keys of the request are from.
+    """
+
+    __slots__ = (
+        *("error_type", "is_page", "message", "operation", "origin", "region", "request_id", "retry_after", "status"),
+    )
 
     def __init__(
         self,
@@ -78,8 +101,10 @@ class Refusal:
         request_id: str | None = None,
         retry_after: float | None = None,
         is_page: bool = False,
+        origin: str = "",
     ) -> None:
         self.operation = operation
+        self.origin = origin
         self.region = region
         self.status = status
         self.error_type = error_type
@@ -97,12 +122,23 @@ def is_about_the_clock(refusal: Refusal) -> bool:
 def to_error(refusal: Refusal) -> errors.ServiceError:
     """The error of this tree for a refusal."""
     kind = _kind(refusal)
-    hint = _HINTS.get(kind)
-    if kind is errors.AccessDeniedError and not refusal.message:
-        hint = _UNSUPPORTED_HINT.format(region=refusal.region)
+    hint = _hint(kind, refusal)
     reason = one_line(refusal.message or "the service gave no reason")
     shown = refusal.error_type or f"HTTP {refusal.status}"
     return _build(kind, f"{refusal.operation}: {reason} ({shown})", refusal=refusal, hint=hint)
+
+
+def _hint(kind: type[errors.ServiceError], refusal: Refusal) -> str | None:
+    if kind is errors.AccessDeniedError and not refusal.message:
+        return _UNSUPPORTED_HINT.format(region=refusal.region)
+    if issubclass(kind, errors.SignatureRefusedError):
+        hint = _HINTS_BY_TYPE.get(refusal.error_type or "", _HINTS[kind])
+        return f"{hint} These are from: {refusal.origin}." if refusal.origin else hint
+    if 300 <= refusal.status < 400:
+        return _REDIRECT_HINT
+    if refusal.is_page and refusal.error_type is None and refusal.message and refusal.status < 500:
+        return _PAGE_HINT
+    return _HINTS.get(kind)
 
 
 def clock_error(refusal: Refusal, *, skew: float) -> errors.ServiceError:
@@ -134,6 +170,8 @@ def _build(
 
 
 def _kind(refusal: Refusal) -> type[errors.ServiceError]:
+    if refusal.status == 400 and _ROLE_TEXT.search(refusal.message or ""):
+        return errors.RoleNotReadyError  # its type is that of any other wrong value
     if refusal.error_type in _BY_TYPE:
         return _BY_TYPE[refusal.error_type]
     if refusal.status == 404 and refusal.is_page and refusal.error_type is None:

@@ -1,9 +1,10 @@
 """Whether a failed attempt is made again, and when. Pure: the error in, seconds or None out.
 
-Rules: what was throttled or lacked capacity was not done, so it can always be made again, and so can what never left
-this machine. Everything else is made again only if the operation can be repeated without harm: the model marks it, it
-has an idempotency token, or we know it. 402 (quota) never: it does not pass by itself. The service's own
-``Retry-After`` is honoured; when it asks for more than the call has left, the error is the answer.
+Rules: what was throttled, lacked capacity, or was refused because of a role that is too new, was not done, so it can
+always be made again, and so can what never left this machine. Everything else is made again only if the operation can
+be repeated without harm: the model marks it, it has an idempotency token, or we know it. 402 (quota) never: it does not
+pass by itself. The service's own ``Retry-After`` is honoured; when it asks for more than the call has left, the error
+is the answer.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from . import model
 MAX_ATTEMPTS = 5
 # RunMicrovm is admitted once a second in a fresh account, so being throttled deserves more patience than a fault.
 MAX_ATTEMPTS_THROTTLED = 8
+# A role takes some ten seconds until it can be assumed everywhere; the attempts below go on for about half a minute.
+MAX_ATTEMPTS_ROLE = 12
 MAX_RETRY_AFTER_SECONDS = 60.0
 FIRST_DELAY_SECONDS = 0.1
 FIRST_DELAY_THROTTLED_SECONDS = 0.5
 
 # Not marked in the model, and yet harmless to make twice: a second token is one token more; a status set again is set.
 _HARMLESS_TWICE = frozenset({"CreateMicrovmAuthToken", "CreateMicrovmShellAuthToken", "UpdateMicrovmImageVersion"})
+# What the service refused before it did anything, and will do later.
+_NOT_DONE = (errors.ThrottledError, errors.CapacityError, errors.RoleNotReadyError)
 
 
 class Retries:
@@ -34,10 +39,16 @@ class Retries:
         self._delays = deadlines.backoff(first=FIRST_DELAY_SECONDS)
         self._slow_delays = deadlines.backoff(first=FIRST_DELAY_THROTTLED_SECONDS)
 
-    def delay_after(self, error: errors.VmnestError, *, left: float | None) -> float | None:
-        """Seconds to wait before the next attempt, or None if ``error`` stands; ``left`` is what the call has left."""
-        is_slow = isinstance(error, (errors.ThrottledError, errors.CapacityError))
-        if not error.retryable or self.attempts >= (MAX_ATTEMPTS_THROTTLED if is_slow else MAX_ATTEMPTS):
+    def delay_after(self, error: errors.VmnestError, *, left: float | None, is_passing: bool = False) -> float | None:
+        """Seconds to wait before the next attempt, or None if ``error`` stands.
+
+        Args:
+            error: What came of the last attempt.
+            left: The seconds that the call has left.
+            is_passing: The caller knows that this error passes by itself.
+        """
+        is_slow = is_passing or isinstance(error, _NOT_DONE)
+        if not (is_passing or error.retryable) or self.attempts >= _most_attempts(error, is_slow=is_slow):
             return None
         if not (is_slow or self._is_repeatable or _was_not_sent(error)):
             return None
@@ -49,6 +60,12 @@ class Retries:
 
     def _choose(self, is_slow: bool) -> Iterator[float]:
         return self._slow_delays if is_slow else self._delays
+
+
+def _most_attempts(error: errors.VmnestError, *, is_slow: bool) -> int:
+    if isinstance(error, errors.RoleNotReadyError):
+        return MAX_ATTEMPTS_ROLE
+    return MAX_ATTEMPTS_THROTTLED if is_slow else MAX_ATTEMPTS
 
 
 def is_repeatable(operation: model.Operation) -> bool:

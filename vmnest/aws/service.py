@@ -11,7 +11,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from .. import errors
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
@@ -71,11 +71,19 @@ class Service:
         *,
         deadline: Deadline,
         extra_headers: Sequence[tuple[str, str]] = (),
+        is_passing: Callable[[errors.ServiceError], bool] | None = None,
     ) -> dict[str, object]:
-        """Make one call and return the answer's members. ``extra_headers`` are signed.
+        """Make one call and return the answer's members.
 
         Parameters that are None are left out. An idempotency token that the model has and ``params`` has not is made
         up, once for all attempts.
+
+        Args:
+            operation: Its name in the model.
+            params: Its parameters by their names in the model.
+            deadline: The end of all attempts.
+            extra_headers: Sent and signed.
+            is_passing: Asked about a refusal that would end the call: True if it will pass by itself.
 
         Raises:
             errors.RequestInvalidError: ``params`` break the model; nothing was sent.
@@ -97,10 +105,17 @@ class Service:
                     self.endpoint = self._on_refused(call.deadline)
                     continue
                 delay = left.delay_after(error, left=deadline.remaining())
+                if delay is None and is_passing is not None and _is_refusal(error) and is_passing(error):
+                    delay = left.delay_after(error, left=deadline.remaining(), is_passing=True)
                 if delay is None:
+                    self._add_remedy(error)
                     raise
                 _log.debug("%s: attempt %d: %s; again in %.2f s", operation, left.attempts - 1, error, delay)
             self._clock.sleep(delay)
+
+    def _add_remedy(self, error: errors.VmnestError) -> None:
+        if isinstance(error, errors.TransportError) and error.hint is None:
+            error.add_hint(f"Try again; if it stays so, check {self.endpoint} and this machine's network.")
 
     def _attempt(self, call: _Call) -> dict[str, object]:
         """Sign, send and read once; once more if the service shows that our clock is off."""
@@ -121,12 +136,14 @@ class Service:
 
     def _exchange(self, call: _Call) -> tuple[int, Headers, bytes]:
         request, url = call.request, self.endpoint + call.request.target
+        keys = self._credentials.get()
+        call.origin = keys.origin
         signature = signing.sign(
             method=request.method,
             url=url,
             headers=call.headers,
             body_sha256=call.body_sha256,
-            credentials=self._credentials.get(),
+            credentials=keys,
             region=self.region,
             service=self._model.signing_name,
             when=datetime.fromtimestamp(self._clock.time() + self._clock_offset, timezone.utc),
@@ -182,13 +199,14 @@ class Service:
             request_id=headers.get(names.REQUEST_ID_HEADER),
             retry_after=refusals.parse_retry_after(headers.get("retry-after"), date=date),
             is_page=is_page,
+            origin=call.origin,
         )
 
 
 class _Call:
     """What all attempts of one call share."""
 
-    __slots__ = ("body_sha256", "deadline", "has_corrected_clock", "headers", "operation", "request")
+    __slots__ = ("body_sha256", "deadline", "has_corrected_clock", "headers", "operation", "origin", "request")
 
     def __init__(
         self,
@@ -203,6 +221,11 @@ class _Call:
         self.body_sha256 = hashlib.sha256(request.body).hexdigest()
         self.deadline = deadline
         self.has_corrected_clock = False
+        self.origin = ""
+
+
+def _is_refusal(error: errors.VmnestError) -> TypeGuard[errors.ServiceError]:
+    return isinstance(error, errors.ServiceError)
 
 
 def _skew(refusal: refusals.Refusal, headers: Headers, *, now: float) -> float | None:

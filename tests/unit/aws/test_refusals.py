@@ -30,6 +30,35 @@ def test_the_type_decides_and_then_the_status(kind, status, expected):
     assert type(refusals.to_error(refusal(error_type=kind, status=status))) is expected
 
 
+@pytest.mark.parametrize(
+    ("facts", "kind", "hint"),
+    [
+        ({"error_type": "UnrecognizedClientException", "status": 403}, errors.SignatureRefusedError, "does not know"),
+        ({"error_type": "InvalidClientTokenId", "status": 403}, errors.SignatureRefusedError, "does not know"),
+        ({"error_type": "SignatureDoesNotMatch", "status": 403}, errors.SignatureRefusedError, "secret key is not"),
+        ({"error_type": "ExpiredToken", "status": 403}, errors.CredentialsExpiredError, "aws sso login"),
+        ({"error_type": "MissingAuthenticationToken", "status": 403}, errors.SignatureRefusedError, "belong together"),
+        (
+            {"message": "The role x cannot be assumed by Lambda."},
+            errors.RoleNotReadyError,
+            "trust lambda.amazonaws.com",
+        ),
+        ({"message": "Role cannot be deleted"}, errors.ValidationError, None),
+        ({"status": 403, "message": "role x cannot be assumed"}, errors.AccessDeniedError, "Allow the named action"),
+        ({"status": 403, "message": None}, errors.AccessDeniedError, "region xx-1"),
+        ({"status": 301}, errors.ServiceError, "has moved"),
+        ({"status": 404, "is_page": True}, errors.ServiceError, "Something else than the service"),
+        ({"status": 403, "is_page": True}, errors.AccessDeniedError, "Something else than the service"),
+        ({"status": 502, "is_page": True}, errors.ServiceFaultError, "Try again"),
+    ],
+    ids=str,
+)
+def test_each_refusal_has_its_own_remedy(facts, kind, hint):
+    error = refusals.to_error(refusal(**facts))
+    assert type(error) is kind
+    assert hint is None or hint in error.hint
+
+
 def test_a_message_is_one_bounded_line():
     error = refusals.to_error(refusal(message="a\nb\t c" + "x" * 10_000))
     assert "\n" not in error.message

@@ -15,6 +15,8 @@ def service_error(kind: type[errors.ServiceError], retry_after: float | None = N
     [
         (service_error(errors.ThrottledError), False, True),
         (service_error(errors.CapacityError), False, True),
+        (service_error(errors.RoleNotReadyError), False, True),
+        (service_error(errors.ValidationError), True, False),
         (service_error(errors.ServiceFaultError), False, False),
         (service_error(errors.ServiceFaultError), True, True),
         (service_error(errors.QuotaExceededError), True, False),
@@ -57,3 +59,26 @@ def test_a_wait_must_leave_time_for_the_attempt(left, expected):
 )
 def test_every_operation_that_we_make_can_be_repeated(name, expected):
     assert retries.is_repeatable(model.load("lambda-microvms").operation(name)) is expected
+
+
+def test_what_the_caller_knows_to_pass_is_waited_for():
+    made = retries.Retries(is_repeatable=False)
+    error = service_error(errors.ResourceNotFoundError)
+    assert made.delay_after(error, left=None) is None
+    assert made.delay_after(error, left=None, is_passing=True) is not None
+    assert made.attempts == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "attempts"),
+    [
+        (errors.ServiceFaultError, retries.MAX_ATTEMPTS),
+        (errors.ThrottledError, retries.MAX_ATTEMPTS_THROTTLED),
+        (errors.RoleNotReadyError, retries.MAX_ATTEMPTS_ROLE),
+    ],
+)
+def test_patience_has_an_end(kind, attempts):
+    made = retries.Retries(is_repeatable=True)
+    while made.delay_after(service_error(kind), left=None) is not None:
+        pass
+    assert made.attempts == attempts

@@ -157,7 +157,7 @@ def test_an_endpoint_may_have_a_path(calls):
         (refusal(403), errors.AccessDeniedError),
         (refusal(403, "UnrecognizedClientException"), errors.SignatureRefusedError),
         (refusal(403, "InvalidSignatureException"), errors.SignatureRefusedError),
-        (refusal(403, "ExpiredTokenException"), errors.SignatureRefusedError),
+        (refusal(403, "ExpiredTokenException"), errors.CredentialsExpiredError),
         (refusal(403, "MissingAuthenticationTokenException"), errors.SignatureRefusedError),
         (refusal(404, "ResourceNotFoundException"), errors.ResourceNotFoundError),
         (refusal(404), errors.ResourceNotFoundError),
@@ -194,11 +194,13 @@ def test_every_class_of_the_service_s_branch_is_reached_here():
         errors.QuotaExceededError,
         errors.AccessDeniedError,
         errors.SignatureRefusedError,
+        errors.CredentialsExpiredError,
         errors.ResourceNotFoundError,
         errors.ConflictError,
         errors.ThrottledError,
         errors.ServiceFaultError,
         errors.CapacityError,
+        errors.RoleNotReadyError,
         errors.ServiceError,
         errors.ClockSkewError,
         errors.AnswerInvalidError,
@@ -468,6 +470,66 @@ def test_a_second_refusal_in_one_call_is_an_error(calls, refused_port):
     with pytest.raises(errors.ConnectError):
         one.get()
     assert asked == ["again"]
+
+
+ROLE = refusal(400, "ValidationException", "The role defined for the function cannot be assumed by Lambda.")
+
+
+def test_a_role_made_a_moment_ago_is_waited_for(calls):
+    one = calls(ROLE, ROLE, json_answer(200, VM))
+    assert one.run()["microvmId"] == "microvm-1"
+    tokens = {json.loads(request.body)["clientToken"] for request in one.peer.requests}
+    assert len(tokens) == 1
+
+
+def test_a_role_that_never_can_be_assumed_is_not_waited_for_long(calls):
+    one = calls(*[ROLE] * 20)
+    with pytest.raises(errors.RoleNotReadyError) as caught:
+        one.run()
+    assert len(one.peer.requests) == retries.MAX_ATTEMPTS_ROLE
+    assert 15 < sum(one.clock.sleeps) < 60
+    assert "lambda.amazonaws.com" in caught.value.hint
+
+
+def test_a_refusal_that_the_caller_knows_to_pass_is_waited_for(calls):
+    missing = refusal(404, "ResourceNotFoundException", "No active version found")
+    asked: list[errors.ServiceError] = []
+
+    def is_passing(error: errors.ServiceError) -> bool:
+        asked.append(error)
+        return len(asked) < 3
+
+    one = calls(*[missing] * 9)
+    deadline = Deadline(60, clock=one.clock)
+    with pytest.raises(errors.ResourceNotFoundError):
+        one.service.call("GetMicrovm", {"microvmIdentifier": "m"}, deadline=deadline, is_passing=is_passing)
+    assert len(one.peer.requests) == 3
+    assert [type(error) for error in asked] == [errors.ResourceNotFoundError] * 3
+    assert one.clock.sleeps[0] >= 0.25
+
+
+def test_a_refusal_is_not_waited_for_for_ever_whatever_the_caller_says(calls):
+    one = calls(*[refusal(404, "ResourceNotFoundException")] * 20)
+    deadline = Deadline(None, clock=one.clock)
+    with pytest.raises(errors.ResourceNotFoundError):
+        one.service.call("GetMicrovm", {"microvmIdentifier": "m"}, deadline=deadline, is_passing=lambda error: True)
+    assert len(one.peer.requests) == retries.MAX_ATTEMPTS_THROTTLED
+
+
+def test_a_lost_answer_says_what_to_do(calls):
+    one = calls(*[HangUp()] * 20)
+    with pytest.raises(errors.ConnectionLostError) as caught:
+        one.get()
+    assert one.peer.url in caught.value.hint
+
+
+def test_a_refused_signature_says_where_the_keys_are_from(calls):
+    keys = KEY._replace(origin="profile 'x' in /home/me/.aws/credentials")
+    one = calls(refusal(403, "InvalidSignatureException"), credentials=credentials.StaticSource(keys))
+    with pytest.raises(errors.SignatureRefusedError) as caught:
+        one.get()
+    assert "The secret key is not the access key's" in caught.value.hint
+    assert "/home/me/.aws/credentials" in caught.value.hint
 
 
 # -- clocks ------------------------------------------------------------------------------------------------------------
