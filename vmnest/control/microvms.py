@@ -154,7 +154,8 @@ class MicroVMs:
     def run(self, spec: RunSpec, *, deadline: Deadline) -> MicroVM:
         """Start a MicroVM. It is PENDING, and its endpoint is known, when this returns.
 
-        With a client token that was used before, the MicroVM of then, whatever its state.
+        With a client token that was used before, the MicroVM of then, whatever its state. A role or an image version
+        that became usable a moment ago is waited for.
 
         Raises:
             errors.RequestInvalidError: the specification breaks the service's rules (a payload that is too long, ...).
@@ -162,13 +163,28 @@ class MicroVMs:
         """
         try:
             answer = self._service.call(
-                "RunMicrovm", spec.to_wire(), deadline=deadline, extra_headers=_local_headers(spec.local_options)
+                "RunMicrovm",
+                spec.to_wire(),
+                deadline=deadline,
+                extra_headers=_local_headers(spec.local_options),
+                is_passing=lambda error: _is_without_version(error) and self._has_version(spec, deadline=deadline),
             )
         except errors.ResourceNotFoundError as error:
             raise errors.ImageNotFoundError(
                 error.message, hint="Check its ARN and region; to run, a version of it must be SUCCESSFUL and ACTIVE."
             ) from error
         return MicroVM.from_wire(answer, operation="RunMicrovm")
+
+    def _has_version(self, spec: RunSpec, *, deadline: Deadline) -> bool:
+        """The image has the version that RunMicrovm does not find (yet), and it may be started from."""
+        from .images import Images
+
+        images = Images(self._service)
+        try:
+            version = spec.image_version or images.get(spec.image_arn, deadline=deadline).latest_active_version
+            return version is not None and images.version(spec.image_arn, version, deadline=deadline).runnable
+        except errors.VmnestError:
+            return False  # that we may not look is no news; the refusal is
 
     def get(self, microvm_id: str, *, deadline: Deadline) -> MicroVM:
         """Look at a MicroVM. This never wakes one that is suspended.
@@ -211,6 +227,11 @@ class MicroVMs:
             return self._service.call(operation, {"microvmIdentifier": microvm_id}, deadline=deadline)
         except errors.ResourceNotFoundError as error:
             raise not_found(error) from error
+
+
+def _is_without_version(error: errors.ServiceError) -> bool:
+    """RunMicrovm's words for an image that has no version to start from; those for no such image are the same."""
+    return isinstance(error, errors.ResourceNotFoundError) and "No active version found" in error.message
 
 
 def not_found(error: errors.ResourceNotFoundError) -> errors.MicroVMNotFoundError:

@@ -3,7 +3,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from tests.support.control import IMAGE_ARN, Controls, summary, vm
+from tests.support.control import IMAGE_ARN, Controlled, Controls, summary, vm
 from tests.support.peers import Answer, json_answer
 from vmnest import errors
 from vmnest.control.microvms import IdlePolicy, MicroVMSummary, RunSpec
@@ -74,6 +74,86 @@ def test_run_on_an_image_that_cannot_run_is_about_the_image(controls: Controls):
     made = controls(missing("No active version found for MicroVM image x"))
     with pytest.raises(errors.ImageNotFoundError, match="No active version found"):
         made.control.microvms.run(RunSpec(IMAGE_ARN, "t"), deadline=made.deadline())
+
+
+NO_VERSION = "No active version found for MicroVM image x"
+
+
+def image(**members: object) -> Answer:
+    content = {"imageArn": IMAGE_ARN, "name": "demo", "state": "CREATED", "createdAt": 1789463942.026, **members}
+    return json_answer(200, content)
+
+
+def version(state: str = "SUCCESSFUL", status: str = "ACTIVE") -> Answer:
+    content = {
+        "imageArn": IMAGE_ARN,
+        "imageVersion": "2.0",
+        "state": state,
+        "status": status,
+        "baseImageArn": "arn:base",
+        "buildRoleArn": "arn:role",
+        "codeArtifact": {"uri": "s3://bucket/key"},
+        "createdAt": 1789463942.026,
+        "updatedAt": 1789463943.026,
+    }
+    return json_answer(200, content)
+
+
+def operations(made: Controlled) -> list[str]:
+    return [request.target.rpartition("/")[2] for request in made.peer.requests]
+
+
+def test_a_version_that_became_active_a_moment_ago_is_waited_for(controls: Controls):
+    made = controls(missing(NO_VERSION), version(), missing(NO_VERSION), version(), json_answer(200, vm()))
+    made.control.microvms.run(RunSpec(IMAGE_ARN, "t", image_version="2.0"), deadline=made.deadline())
+    assert operations(made) == ["microvms", "2.0", "microvms", "2.0", "microvms"]
+    assert len(made.clock.sleeps) == 2
+
+
+def test_the_newest_version_is_looked_at_if_none_is_named(controls: Controls):
+    made = controls(missing(NO_VERSION), image(latestActiveImageVersion="2.0"), version(), json_answer(200, vm()))
+    made.control.microvms.run(RunSpec(IMAGE_ARN, "t"), deadline=made.deadline())
+    assert operations(made)[2] == "2.0"
+    assert len(made.peer.requests) == 4
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        [version(status="INACTIVE")],
+        [version(state="FAILED")],
+        [missing()],
+        [json_answer(403, {"message": "not authorized to perform: lambda:GetMicrovmImageVersion"})],
+    ],
+    ids=["inactive", "failed", "missing", "denied"],
+)
+def test_a_version_that_cannot_run_is_not_waited_for(controls: Controls, seen):
+    made = controls(missing(NO_VERSION), *seen)
+    with pytest.raises(errors.ImageNotFoundError, match="No active version found"):
+        made.control.microvms.run(RunSpec(IMAGE_ARN, "t", image_version="2.0"), deadline=made.deadline())
+    assert len(made.peer.requests) == 2
+    assert made.clock.sleeps == []
+
+
+def test_an_image_without_an_active_version_is_not_waited_for(controls: Controls):
+    made = controls(missing(NO_VERSION), image(latestActiveImageVersion=None))
+    with pytest.raises(errors.ImageNotFoundError, match="No active version found"):
+        made.control.microvms.run(RunSpec(IMAGE_ARN, "t"), deadline=made.deadline())
+    assert made.clock.sleeps == []
+
+
+def test_another_404_is_looked_into_no_further(controls: Controls):
+    made = controls(missing("MicroVMImage not found for MicroVMImageID: x"))
+    with pytest.raises(errors.ImageNotFoundError):
+        made.control.microvms.run(RunSpec(IMAGE_ARN, "t"), deadline=made.deadline())
+    assert len(made.peer.requests) == 1
+
+
+def test_a_version_that_is_never_found_is_waited_for_within_bounds(controls: Controls):
+    made = controls(*[missing(NO_VERSION), version()] * 20)
+    with pytest.raises(errors.ImageNotFoundError):
+        made.control.microvms.run(RunSpec(IMAGE_ARN, "t", image_version="2.0"), deadline=made.deadline(None))
+    assert operations(made).count("microvms") == 8
 
 
 def test_get_reads_every_member(controls: Controls):
