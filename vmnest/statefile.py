@@ -91,6 +91,8 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # By closing alone it would stay locked as long as a child lives that was forked meanwhile.
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
         os.close(self._fd)
 
     def _wait(self) -> None:

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.paths import ROOT, UPSTREAM_PYTHON
 from vmnest import errors
-from vmnest.registry import SCHEMA, Record, Registry, check_name, locate, open_default
+from vmnest.registry import SCHEMA, Record, Registry, _Change, check_name, locate, open_default
 
 ARN = "arn:aws:lambda:eu-west-1:123456789012:microvm-image:demo"
 
@@ -72,7 +73,10 @@ def test_a_record_comes_back_as_it_was_put(registry: Registry) -> None:
         client_token="token",
         state_hint="RUNNING",
         created_at=12.5,
+        stopped_at=13,
+        auto_resume=False,
         agent_port=8081,
+        log_group="/aws/demo",
         labels={"team": "a"},
         launch={"image_arn": ARN, "idle_policy": {"auto_resume_enabled": True}, "egress_connectors": []},
         unknown={"later": [1, {"x": None}]},
@@ -99,6 +103,55 @@ def test_a_record_is_replaced_only_on_demand(registry: Registry) -> None:
     registry.put(Record("web", microvm_id="first"))
     registry.put(Record("web", microvm_id="second"), replace=True)
     assert registry.require("web").microvm_id == "second"
+
+
+def test_a_record_is_put_in_the_place_of_the_one_that_is_expected(registry: Registry) -> None:
+    seen = Record("web", microvm_id="first", client_token="t1")
+    registry.put(seen.replace(state_hint="RUNNING"))
+    registry.put(Record("web", microvm_id="second", client_token="t2"), expected=seen)
+    with pytest.raises(errors.NameInUseError):
+        registry.put(Record("web", client_token="t3"), expected=seen)
+    assert registry.require("web").microvm_id == "second"
+    registry.remove("web")
+    registry.put(Record("web", client_token="t4"), expected=seen)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [({"microvm_id": "m"}, {"microvm_id": "m", "client_token": "t"}, True),
+     ({"microvm_id": "m", "client_token": "t"}, {"microvm_id": "n", "client_token": "t"}, False),
+     ({"client_token": "t"}, {"client_token": "t", "microvm_id": "m"}, True),
+     ({"client_token": "t"}, {"client_token": "u"}, False),
+     ({"client_token": "t"}, {"microvm_id": "m"}, False),
+     ({"microvm_id": "m"}, {}, False), ({}, {}, True)],
+    ids=str,
+)  # fmt: skip
+def test_a_launch_is_known_by_its_microvm_and_before_that_by_its_token(
+    one: dict[str, Any], other: dict[str, Any], same: bool
+) -> None:
+    first, second = Record("a", **one), Record("a", **other)
+    assert (first.is_same_launch(second), second.is_same_launch(first)) == (same, same)
+
+
+@pytest.mark.parametrize("target", ["gcp", "", "Local"])
+def test_a_target_that_is_not_known_is_neither_aws_nor_this_machine(registry: Registry, target: str) -> None:
+    write(registry, {"sandboxes": {"web": {"microvm_id": "m", "target": target}, "old": {"microvm_id": "n"}}})
+    assert registry.require("old").is_local is False
+    with pytest.raises(errors.UnsupportedError, match="does not know"):
+        _ = registry.require("web").is_local
+    registry.update("old", state_hint="RUNNING")
+    assert registry.require("web").target == target
+
+
+def test_the_stamp_changes_with_every_change_of_the_file(registry: Registry) -> None:
+    stamps = [registry.stamp()]
+    registry.put(Record("web"))
+    stamps.append(registry.stamp())
+    assert registry.stamp() == stamps[-1]
+    registry.update("web", state_hint="RUNNING")
+    stamps.append(registry.stamp())
+    assert stamps[0] is None
+    assert len(set(stamps)) == 3
 
 
 def test_an_update_changes_the_members_named_and_no_others(registry: Registry) -> None:
@@ -297,6 +350,8 @@ DAMAGED = {
     "sandboxes are a list": '{"sandboxes": []}',
     "a record is text": '{"sandboxes": {"web": "m"}}',
     "an id is a number": '{"sandboxes": {"web": {"microvm_id": 5}}}',
+    "a stop is text": '{"sandboxes": {"web": {"stopped_at": "now"}}}',
+    "a flag is a number": '{"sandboxes": {"web": {"auto_resume": 0}}}',
     "a port is true": '{"sandboxes": {"web": {"agent_port": true}}}',
     "a label is a number": '{"sandboxes": {"web": {"labels": {"a": 1}}}}',
     "nested without end": "[" * 100_000,
@@ -348,6 +403,25 @@ def test_eight_processes_with_ten_writes_each_lose_nothing(registry: Registry) -
     assert {record.name for record in records} == {f"w{worker}-{number}" for worker in range(8) for number in range(10)}
     assert {record.state_hint for record in records} == {"RUNNING"}
     assert files_beside(registry) == {"state.json", "state.json.lock"}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # a child of a threaded process is the case here
+def test_a_child_forked_during_a_change_does_not_keep_the_lock(registry: Registry) -> None:
+    """The child inherits the lock's descriptor, and with it, but for an explicit unlock, the lock."""
+    reader, writer = os.pipe()
+    with _Change(registry):
+        child = os.fork()
+        if child == 0:
+            os.close(writer)
+            os.read(reader, 1)  # until the parent is done
+            os._exit(0)
+    try:
+        registry.put(Record("web"))
+    finally:
+        os.close(writer)
+        os.close(reader)
+        os.waitpid(child, 0)
+    assert registry.get("web") is not None
 
 
 # -- where it is -------------------------------------------------------------------------------------------------------
