@@ -35,7 +35,10 @@ WISH = wishes.Wish(
 
 
 class FakeMicroVMs:
-    """``failures`` maps a method's name to errors that its next calls raise, one each."""
+    """``failures`` maps a method's name to errors that its next calls raise, one each.
+
+    ``upcoming`` are states that MicroVMs pass into, one with each look at one of them.
+    """
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -43,6 +46,7 @@ class FakeMicroVMs:
         self.specs: list[RunSpec] = []
         self.known: dict[str, MicroVM] = {}
         self.failures: dict[str, list[BaseException]] = {}
+        self.upcoming: list[str] = []
         self.lose_answer_of_run = False
         self._by_token: dict[str, str] = {}
 
@@ -70,6 +74,8 @@ class FakeMicroVMs:
         self._begin("get")
         if microvm_id not in self.known:
             raise errors.MicroVMNotFoundError(f"MicroVM not found: {microvm_id}")
+        if self.upcoming:
+            self.change(microvm_id, state=self.upcoming.pop(0))
         return self.known[microvm_id]
 
     def suspend(self, microvm_id: str, *, deadline: Deadline) -> None:

@@ -87,20 +87,16 @@ class Sandbox:
     ) -> Sandbox:
         """Start a MicroVM and wait until its agent answers. If that fails, nothing is left behind.
 
-        What cannot be had (a payload that is too long, a connector that admits nobody) is refused before anything is
-        recorded or started. Lifetime, idle policy, connectors and log group cannot be changed later.
-
         Args:
             name: A name that is not in use; made up if None.
             image_arn: ARN or name of the image; else ``AGENT_SANDBOX_IMAGE_ARN``, and locally the built-in image.
             image_version: A version of it; the newest active one if None.
-            cpus, memory: CPUs, and MiB. On AWS compared with the image, whose sizes they are; locally only noted.
+            cpus, memory: CPUs, and MiB. On AWS compared with the image, whose sizes they are; locally what it gets.
             execution_role_arn: The role that code inside gets; else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``.
             region: AWS region; else that of the image's ARN, else AWS's own settings.
             idle_policy: When it is suspended and for how long; after 15 minutes, for the rest of its life, if None.
             maximum_duration: Seconds after which it ends in any case, suspended or not; 1 to 28,800 (8 hours).
-            ingress_network_connectors: Names of the service's own connectors or ARNs; HTTP_INGRESS if None. Without
-                HTTP_INGRESS or ALL_INGRESS the agent could not be reached.
+            ingress_network_connectors: ARNs, or the service's names; HTTP_INGRESS if None, which must be among them.
             egress_network_connectors: The same, one at most; the image's own if None.
             run_payload: Text that the image's run hook gets: at most 4096 bytes. No record holds it.
             log_group: CloudWatch log group for what it prints; needs a role.
@@ -115,25 +111,14 @@ class Sandbox:
         place = targets.resolve(local=local, region=region, arn=image_arn, environ=environ)
         wish = wishes.Wish(
             name=f"sandbox-{os.urandom(4).hex()}" if name is None else registry.check_name(name),
-            image=place.image(image_arn),
-            image_version=image_version,
-            execution_role_arn=place.role(execution_role_arn),
-            idle_policy=idle_policy,
-            maximum_duration_seconds=maximum_duration,
-            ingress=ingress_network_connectors or (),
-            egress=egress_network_connectors or (),
-            run_payload=run_payload,
-            cpus=cpus,
-            memory_mib=memory,
+            image=place.image(image_arn), image_version=image_version, cpus=cpus, memory_mib=memory,
+            execution_role_arn=place.role(execution_role_arn), run_payload=run_payload, log_group=log_group,
+            idle_policy=idle_policy, maximum_duration_seconds=maximum_duration, labels=labels or {},
+            ingress=ingress_network_connectors or (), egress=egress_network_connectors or (),
             agent_port=settings.number("agent_port", flag=agent_port, environ=environ),
-            labels=labels or {},
-            log_group=log_group,
-        )
-        records = registry.open_default(environ)
+        )  # fmt: skip
         deadline = Deadline(CREATE_SECONDS if wait_timeout is None else wait_timeout)
-        return cls._launch(
-            wish, place=place, records=records, deadline=deadline, verify_tls=verify_tls, replace=replace
-        )
+        return cls._launch(wish, place=place, deadline=deadline, verify_tls=verify_tls, replace=replace)
 
     @classmethod
     def _launch(
@@ -141,18 +126,21 @@ class Sandbox:
         wish: wishes.Wish,
         *,
         place: targets.Target,
-        records: registry.Registry,
         deadline: Deadline,
         verify_tls: bool | None,
+        records: registry.Registry | None = None,
         replace: bool = False,
     ) -> Sandbox:
+        records = records or registry.open_default(place.environ)
         wishes.check(wish, place=place)
         place.check_isolation(deadline=deadline)
         control = place.control(deadline=deadline)
         record, spec = launch.plan(wish, place=place, control=control, deadline=deadline)
         present = records.get(wish.name) if replace else None
         if present is not None:
-            cls.from_record(present, records=records)._end(deadline=deadline)
+            is_here = (present.target, present.region) == (place.kind, place.region)
+            home = control if is_here else _place_of(present).control(deadline=deadline)
+            launch.end(present, control=home, deadline=deadline)
         record = launch.start(record, spec, control=control, registry=records, deadline=deadline, instead_of=present)
         try:
             sandbox = cls(record, place=place, records=records, verify_tls=verify_tls)
@@ -233,14 +221,10 @@ class Sandbox:
         Raises:
             errors.UnsupportedError: the record names a target that this version does not know.
         """
-        environ = settings.environment()
-        place = targets.resolve(
-            local=record.is_local, region=region or record.region, arn=record.image_arn, environ=environ
-        )
         return cls(
             record,
-            place=place,
-            records=records or registry.open_default(environ),
+            place=_place_of(record, region=region),
+            records=records or registry.open_default(),
             verify_tls=verify_tls,
             auto_resume=auto_resume,
         )
@@ -420,16 +404,9 @@ class Sandbox:
     def terminate(self, *, timeout: float = CALL_SECONDS) -> None:
         """End the MicroVM and forget the sandbox. Fine if it is gone already."""
         record = self.record
-        self._end(deadline=Deadline(timeout))
+        launch.end(record, control=self._link.control(), deadline=Deadline(timeout))
         # Only now: had the call failed, the name would be all that leads to what still runs.
         self._link.records.remove(self.name, expected=record)
-
-    def _end(self, *, deadline: Deadline) -> None:
-        """End the MicroVM, and keep the record."""
-        control, record = self._link.control(), self.record
-        microvm_id = record.microvm_id or launch.adopt(record, control=control, deadline=deadline)
-        if microvm_id is not None:
-            control.microvms.terminate(microvm_id, deadline=deadline)
         self._link.state = names.TERMINATED
 
     stop = terminate
@@ -441,7 +418,12 @@ class Sandbox:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.terminate()
+        try:
+            self.terminate()
+        except errors.VmnestError as failure:
+            if error is None:
+                raise
+            launch.tell_what_is_left(failure, because=error, name=self.name)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -454,6 +436,11 @@ class Sandbox:
     def _workdir(self) -> str | None:
         found = settings.resolve("workdir", environ=self._link.place.environ)
         return None if found.source == "default" else str(found.value)
+
+
+def _place_of(record: registry.Record, *, region: str | None = None) -> targets.Target:
+    """The target that a record names."""
+    return targets.resolve(local=record.is_local, region=region or record.region, arn=record.image_arn)
 
 
 def _failed(command: str, result: ExecResult) -> errors.CommandFailedError:

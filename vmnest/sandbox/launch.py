@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..target import Target
     from .wishes import Wish
 
-__all__ = ["adopt", "complete", "discard", "plan", "start"]
+__all__ = ["adopt", "complete", "completed", "discard", "end", "plan", "start", "tell_what_is_left"]
 
 CLEANUP_SECONDS = 30.0
 BASE_MEMORY_MIB = 2048  # of an image version that does not say
@@ -134,12 +134,25 @@ def discard(
         if current is not None and current.client_token == record.client_token:
             registry.remove(record.name, expected=current)
     except errors.VmnestError as error:
-        left = f"What was started may still run ({error}); end it with: {_remove(record)}"
-        if isinstance(because, errors.VmnestError):
-            because.add_hint(left)
-            because.details["left_behind"] = record.name
-        else:
-            _logger.warning("%s", left)
+        tell_what_is_left(error, because=because, name=record.name)
+
+
+def tell_what_is_left(failure: errors.VmnestError, *, because: BaseException, name: str) -> None:
+    """Say with the error ``because``, on whose way out the end of a sandbox failed, that it may still run."""
+    left = f"What was started may still run ({failure}); end it with: {_remove(name)}"
+    if isinstance(because, errors.VmnestError):
+        because.add_hint(left)
+        because.details["left_behind"] = name
+    else:
+        _logger.warning("%s", left)
+
+
+def end(record: Record, *, control: Control, deadline: Deadline) -> str | None:
+    """End the MicroVM of a record, by its id alone; it may be gone already. Returns the id, None if there was none."""
+    microvm_id = record.microvm_id or adopt(record, control=control, deadline=deadline)
+    if microvm_id is not None:
+        control.microvms.terminate(microvm_id, deadline=deadline)
+    return microvm_id
 
 
 def adopt(record: Record, *, control: Control, deadline: Deadline) -> str | None:
@@ -166,7 +179,9 @@ def complete(record: Record, *, control: Control, registry: Registry, deadline: 
     try:
         microvm = control.microvms.run(spec, deadline=deadline)
     except errors.VmnestError as error:
-        error.add_hint(f"The launch of {record.name} was cut off and had to be repeated; or drop it: {_remove(record)}")
+        error.add_hint(
+            f"The launch of {record.name} was cut off and had to be repeated; or drop it: {_remove(record.name)}"
+        )
         raise
     try:
         return registry.update(record.name, expected=record, **completed(microvm))
@@ -180,12 +195,12 @@ def _not_repeatable(record: Record) -> errors.MicroVMNotFoundError:
     reason = "it is too long ago to be repeated" if record.launch else "it cannot be repeated, its payload is not kept"
     return errors.MicroVMNotFoundError(
         f"the launch of sandbox {record.name} was cut off: its MicroVM is not known, and {reason}",
-        hint=f"Forget the name: {_remove(record)} (a MicroVM that was started ends at its maximum duration).",
+        hint=f"Forget the name: {_remove(record.name)} (a MicroVM that was started ends at its maximum duration).",
     )
 
 
-def _remove(record: Record) -> str:
-    return f"vmnest rm {record.name}"
+def _remove(name: str) -> str:
+    return f"vmnest rm {name}"
 
 
 def _find(spec: RunSpec | None, *, control: Control, deadline: Deadline) -> str | None:

@@ -90,6 +90,8 @@ def ready_for_use(link: Link, *, may_resume: bool, deadline: Deadline) -> None:
         errors.SandboxSuspendedError: it is suspended, and ``may_resume`` is False.
         errors.MicroVMEndedError: it has ended.
     """
+    if link.record.microvm_id is None:
+        link.complete()
     link.catch_up()
     if link.state in names.ENDED_STATES:
         raise errors.MicroVMEndedError(f"sandbox {link.record.name} has ended ({link.state})")

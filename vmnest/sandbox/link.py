@@ -100,24 +100,25 @@ class Link:
     @property
     def microvm_id(self) -> str:
         """The MicroVM's id. A launch that was cut off before it was known is completed first."""
-        if self.record.microvm_id is None:
-            with self.waking.held():
-                if self.record.microvm_id is None:  # no other thread was faster
-                    self._complete()
+        return self.record.microvm_id or self.complete()
+
+    def complete(self) -> str:
+        """Complete a launch that was cut off, unless that is done; returns the MicroVM's id."""
+        with self.waking.held():
+            if self.record.microvm_id is None:  # no other thread was faster
+                done = launch.complete(
+                    self.record, control=self.control(), registry=self.records, deadline=Deadline(CALL_SECONDS)
+                )
+                self._change(microvm_id=done.microvm_id, endpoint=done.endpoint, image_arn=done.image_arn, launch=None)
         assert self.record.microvm_id is not None
         return self.record.microvm_id
-
-    def _complete(self) -> None:
-        control, deadline = self.control(), Deadline(CALL_SECONDS)
-        done = launch.complete(self.record, control=control, registry=self.records, deadline=deadline)
-        self._change(**{member: getattr(done, member) for member in ("endpoint", "image_arn", "launch", "microvm_id")})
 
     @property
     def endpoint(self) -> str:
         """URL of the data plane. Asks the service only if no record has it."""
-        endpoint = self.record.endpoint
-        if not endpoint:
-            return self.look().endpoint
+        if self.record.microvm_id is None:
+            self.complete()  # which tells the endpoint, too
+        endpoint = self.record.endpoint or self.look().endpoint
         return endpoint if "://" in endpoint else f"https://{endpoint}"
 
     def control(self, made: Control | None = None) -> Control:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from tests.support.fake_control import WISH, FakeControl, FakePlace
 from tests.support.scripted import SILENT, ScriptedServer, answer, json_answer
 from vmnest import errors, registry
 from vmnest.agent.results import ExecResult
+from vmnest.control.microvms import IdlePolicy
 from vmnest.deadline import Deadline
 from vmnest.sandbox import Sandbox
 
@@ -43,15 +46,32 @@ def create(
     *,
     environ: Mapping[str, str] | None = None,
     timeout: float = 30,
+    replace: bool = False,
+    **wish: Any,
 ) -> Sandbox:
     place: Any = FakePlace(control, environ=environ)
-    return Sandbox._launch(WISH, place=place, records=records, deadline=Deadline(timeout), verify_tls=None)
+    return Sandbox._launch(
+        dataclasses.replace(WISH, **wish),
+        place=place,
+        records=records,
+        deadline=Deadline(timeout),
+        verify_tls=None,
+        replace=replace,
+    )
 
 
-def attach(control: FakeControl, records: registry.Registry) -> Sandbox:
+def attach(control: FakeControl, records: registry.Registry, *, auto_resume: bool = True) -> Sandbox:
     """The same sandbox as another process would see it."""
     place: Any = FakePlace(control)
-    return Sandbox(records.require("demo"), place=place, records=records)
+    return Sandbox(records.require("demo"), place=place, records=records, auto_resume=auto_resume)
+
+
+def cut_off(sandbox: Sandbox, control: FakeControl, records: registry.Registry) -> None:
+    """Make the record that of a launch whose client died before it had the answer."""
+    spec = control.microvms.specs[0]
+    launch = {**spec._asdict(), "idle_policy": None if spec.idle_policy is None else spec.idle_policy._asdict()}
+    records.put(sandbox.record.replace(microvm_id=None, endpoint=None, launch=launch), replace=True)
+    control.microvms.calls.clear()
 
 
 # -- making ------------------------------------------------------------------------------------------------------------
@@ -108,6 +128,100 @@ def test_another_program_on_the_agents_port_leaves_nothing_either(records: regis
             create(control, records)
     assert control.microvms.alive == []
     assert records.all() == []
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [{"run_payload": "x" * 4097}, {"idle_policy": IdlePolicy(1)}, {"ingress": ["NO_INGRESS"]}, {"egress": ["a", "b"]}],
+    ids=lambda wish: next(iter(wish)),
+)
+def test_what_cannot_be_had_is_refused_before_anything_is_recorded_ended_or_started(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry, wish: dict[str, Any]
+) -> None:
+    before, calls = records.all(), list(control.microvms.calls)
+    with pytest.raises(errors.UsageError):
+        create(control, records, replace=True, **wish)
+    assert records.all() == before
+    assert control.microvms.calls == calls
+
+
+def test_the_log_group_goes_to_the_service_and_into_the_record(
+    control: FakeControl, records: registry.Registry
+) -> None:
+    create(control, records, log_group="/aws/demo")
+    assert control.microvms.specs[0].log_group == records.require("demo").log_group == "/aws/demo"
+
+
+def test_of_many_creations_of_one_name_one_wins(control: FakeControl, records: registry.Registry) -> None:
+    outcomes: list[object] = []
+
+    def attempt(_number: int) -> None:
+        try:
+            outcomes.append(create(control, records).microvm_id)
+        except errors.NameInUseError as error:
+            outcomes.append(error.code)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(attempt, range(8)))
+    assert sorted(map(str, outcomes)) == ["microvm-1", *["name_in_use"] * 7]
+    assert control.microvms.alive == ["microvm-1"]
+    assert control.microvms.calls == ["run"]
+
+
+# -- replacing ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_sandbox_takes_the_place_of_another(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    successor = create(control, records, replace=True)
+    assert control.microvms.calls == ["run", "terminate", "run"]
+    assert control.microvms.alive == [successor.microvm_id] == ["microvm-2"]
+    assert records.all() == [successor.record]
+
+
+def test_what_is_replaced_may_be_gone_or_may_never_have_been(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    control.microvms.known.clear()
+    assert create(control, records, replace=True).exec("true").success
+    records.remove("demo")
+    assert create(control, records, replace=True).exec("true").success
+
+
+def test_a_cut_off_launch_that_is_replaced_leaves_no_microvm(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    cut_off(sandbox, control, records)
+    create(control, records, replace=True)
+    assert control.microvms.alive == ["microvm-2"]
+
+
+def test_what_cannot_be_ended_is_not_replaced(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    control.microvms.failures["terminate"] = [errors.ConnectError("no network")]
+    with pytest.raises(errors.ConnectError):
+        create(control, records, replace=True)
+    assert records.all() == [sandbox.record]
+    assert control.microvms.calls == ["run", "terminate"]
+
+
+def test_a_name_that_changes_hands_during_a_replacement_is_in_use(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    other = registry.Record("demo", microvm_id="microvm-9", client_token="u")
+    original = control.microvms.terminate
+
+    def terminate(microvm_id: str, **options: Any) -> bool:
+        records.put(other, replace=True)
+        return original(microvm_id, **options)
+
+    control.microvms.terminate = terminate  # type: ignore[method-assign]
+    with pytest.raises(errors.NameInUseError):
+        create(control, records, replace=True)
+    assert records.all() == [other]
+    assert control.microvms.calls == ["run", "terminate"]
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
@@ -178,18 +292,59 @@ def test_files_have_their_upstream_names_too(sandbox: Sandbox, tmp_path: Path) -
     assert sandbox.read_file(str(tmp_path / "f")) == sandbox.files.read(str(tmp_path / "f")) == b"\xff"
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # a child of a threaded process is the case here
-def test_it_can_be_used_in_a_forked_child_and_in_its_parent(sandbox: Sandbox) -> None:
-    sandbox.exec("true")
+def in_child(action: Callable[[], bool]) -> int:
+    """Fork, and return the child's id; it exits with 0 if the action comes out true."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            status = 0 if sandbox.exec("echo", ["child"]).stdout == b"child\n" else 2
+            status = 0 if action() else 2
         finally:
             os._exit(status)
+    return child
+
+
+def status_of(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_children_forked_while_threads_use_it_use_it_too(sandbox: Sandbox) -> None:
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            assert sandbox.exec("true").success
+
+    with ThreadPoolExecutor(4) as pool:
+        busy = [pool.submit(work) for _ in range(4)]
+        try:
+            children = [
+                in_child(lambda: sandbox.exec("echo", ["child"], timeout=20).stdout == b"child\n") for _ in range(8)
+            ]
+            assert [status_of(child) for child in children] == [0] * 8
+        finally:
+            stop.set()
+        for each in busy:
+            each.result()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_forked_while_another_thread_makes_it_ready_does_not_wait_for_that_thread(
+    sandbox: Sandbox, control: FakeControl
+) -> None:
+    sandbox.suspend()
+    with sandbox._link.waking.held(), sandbox._link._changing.held():
+        child = in_child(lambda: sandbox.exec("echo", ["child"], timeout=20).stdout == b"child\n")
+        assert status_of(child) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # a child of a threaded process is the case here
+def test_it_can_be_used_in_a_forked_child_and_in_its_parent(sandbox: Sandbox) -> None:
+    sandbox.exec("true")
+    child = in_child(lambda: sandbox.exec("echo", ["child"]).stdout == b"child\n")
     assert sandbox.exec("echo", ["parent"]).stdout == b"parent\n"
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert status_of(child) == 0
     assert sandbox.exec("echo", ["parent"]).stdout == b"parent\n"
 
 
@@ -208,6 +363,22 @@ def test_an_error_in_the_block_is_the_one_that_is_raised(control: FakeControl, r
     with pytest.raises(ZeroDivisionError), create(control, records):
         _ = 1 / 0
     assert control.microvms.alive == []
+
+
+def test_an_error_in_the_block_outlasts_a_failing_end_and_tells_of_it(
+    control: FakeControl, records: registry.Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    control.microvms.failures["terminate"] = [errors.ConnectError("no network"), errors.ConnectError("no network")]
+    with pytest.raises(errors.CommandFailedError) as caught, create(control, records) as sandbox:
+        sandbox.exec("false", check=True)
+    assert "no network" in (caught.value.hint or "")
+    assert "vmnest rm demo" in (caught.value.hint or "")
+    with pytest.raises(ZeroDivisionError), attach(control, records):
+        _ = 1 / 0
+    assert "vmnest rm demo" in caplog.text
+    control.microvms.failures["terminate"] = [errors.ConnectError("no network")]
+    with pytest.raises(errors.ConnectError), attach(control, records):
+        pass
 
 
 @pytest.mark.parametrize("verb", ["stop", "terminate", "kill"])
@@ -242,9 +413,7 @@ def test_ending_one_does_not_forget_another_that_has_its_name_by_now(
 
 def test_ending_a_launch_that_was_cut_off_ends_its_microvm(control: FakeControl, records: registry.Registry) -> None:
     sandbox = create(control, records)
-    spec = control.microvms.specs[0]
-    cut_off = sandbox.record.replace(microvm_id=None, endpoint=None, launch={**spec._asdict(), "idle_policy": None})
-    records.put(cut_off, replace=True)
+    cut_off(sandbox, control, records)
     attach(control, records).terminate()
     assert control.microvms.alive == []
     assert records.all() == []
@@ -289,6 +458,31 @@ def test_what_is_known_to_be_suspended_is_resumed_on_use_by_any_process(
     assert control.microvms.calls.count("resume") == 1
 
 
+def test_a_sandbox_of_which_no_use_may_resume_it_refuses_until_it_is_resumed(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    other = attach(control, records, auto_resume=False)
+    assert other.exec("true").success
+    control.microvms.change(sandbox.microvm_id, state="SUSPENDED")
+    mints, calls = len(control.mints), len(control.microvms.calls)
+    for use in (lambda: other.exec("true"), lambda: other.files.read("x"), lambda: other.files.write("x", b"")):
+        with pytest.raises(errors.SandboxSuspendedError):
+            use()
+    assert len(control.mints) == mints
+    assert set(control.microvms.calls[calls:]) == {"get"}
+    other.resume()
+    assert other.exec("true").success
+
+
+def test_a_wait_is_for_its_end_unless_something_else_is_named(sandbox: Sandbox, control: FakeControl) -> None:
+    control.microvms.upcoming = ["RUNNING"]
+    assert sandbox.wait("RUNNING", "SUSPENDED", timeout=5) == "RUNNING"
+    control.microvms.upcoming = ["TERMINATING", "TERMINATED"]
+    assert sandbox.wait(timeout=5) == sandbox.state == "TERMINATED"
+    with pytest.raises(errors.UsageError):
+        sandbox.wait("DONE")
+
+
 def test_suspending_what_ends_is_an_error_with_the_reason(sandbox: Sandbox, control: FakeControl) -> None:
     original = control.microvms.suspend
 
@@ -299,6 +493,64 @@ def test_suspending_what_ends_is_an_error_with_the_reason(sandbox: Sandbox, cont
     control.microvms.suspend = suspend  # type: ignore[method-assign]
     with pytest.raises(errors.MicroVMEndedError, match="the hook said 500"):
         sandbox.suspend()
+
+
+# -- launches that were cut off ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda it: it.exec("true"), lambda it: it.files.write("x", b""), lambda it: it.inspect(), lambda it: it.refresh(),
+     lambda it: it.suspend(), lambda it: it.resume(), lambda it: it.wait("PENDING", timeout=5),
+     lambda it: it.microvm_id, lambda it: it.endpoint],
+    ids=["exec", "files", "inspect", "refresh", "suspend", "resume", "wait", "microvm_id", "endpoint"],
+)  # fmt: skip
+def test_a_launch_that_was_cut_off_is_completed_by_any_use(
+    control: FakeControl, records: registry.Registry, use: Any
+) -> None:
+    sandbox = create(control, records)
+    cut_off(sandbox, control, records)
+    if use.__code__.co_names[-1] == "suspend":
+        control.microvms.change("microvm-1", state="RUNNING")
+    adopted = attach(control, records)
+    use(adopted)
+    assert control.microvms.calls[0] == "run"
+    assert control.microvms.alive == ["microvm-1"]
+    record = records.require("demo")
+    assert (record.microvm_id, record.endpoint, record.launch) == ("microvm-1", control.microvms.endpoint, None)
+    assert adopted.microvm_id == "microvm-1"
+
+
+def test_twenty_threads_complete_it_once(sandbox: Sandbox, control: FakeControl, records: registry.Registry) -> None:
+    cut_off(sandbox, control, records)
+    adopted = attach(control, records)
+    with ThreadPoolExecutor(20) as pool:
+        results = list(pool.map(lambda number: adopted.exec("echo", [str(number)]).stdout, range(20)))
+    assert results == [b"%d\n" % number for number in range(20)]
+    assert control.microvms.calls == ["run"]
+    assert len(control.mints) == 2  # the creator's, and one for all of these
+
+
+def test_a_sandbox_found_while_it_is_launched_is_one_and_the_same(
+    control: FakeControl, records: registry.Registry
+) -> None:
+    """Another process uses the name after RunMicrovm was sent, and before its answer is recorded."""
+    original = control.microvms.run
+    found: list[str] = []
+
+    def run(spec: Any, **options: Any) -> Any:
+        microvm = original(spec, **options)
+        if not found:
+            found.append("")
+            found.append(attach(control, records).exec("echo", ["early"]).stdout_text)
+        return microvm
+
+    control.microvms.run = run  # type: ignore[method-assign]
+    sandbox = create(control, records)
+    assert found[1] == "early\n"
+    assert sandbox.exec("true").success
+    assert control.microvms.alive == ["microvm-1"]
+    assert records.all() == [sandbox.record]
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------
@@ -353,6 +605,23 @@ def test_a_microvm_that_nobody_recorded_can_be_attached(elsewhere: registry.Regi
     assert (sandbox.name, sandbox.microvm_id, sandbox.endpoint) == ("mine", "microvm-7", "https://vm7.example")
     assert sandbox.record.agent_port == 9999
     assert [record.name for record in elsewhere.all()] == ["old"]
+
+
+def test_use_may_be_kept_from_resuming_it_however_it_is_found(elsewhere: registry.Registry) -> None:
+    found = (Sandbox.get("old", auto_resume=False), Sandbox.attach("old", auto_resume=False),
+             Sandbox.from_record(elsewhere.require("old"), auto_resume=False))  # fmt: skip
+    assert [sandbox._auto_resume for sandbox in found] == [False] * 3
+
+
+@pytest.mark.parametrize("target", ["gcp", "", "AWS"])
+def test_a_target_of_a_newer_version_is_refused_and_not_taken_for_aws(
+    elsewhere: registry.Registry, target: str
+) -> None:
+    elsewhere.put(registry.Record("far", microvm_id="microvm-2", target=target, region="us-east-1"))
+    for find in (Sandbox.get, Sandbox.attach):
+        with pytest.raises(errors.UnsupportedError, match="does not know") as caught:
+            find("far")
+        assert "version that made it" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a\n", "x" * 64, "-a"])

@@ -312,3 +312,74 @@ def test_a_payload_is_a_secret_that_no_record_holds(
     record = left_by_a_killed_client(control, records, run_payload="hush-hush")
     assert record.launch is None
     assert "hush-hush" not in json.dumps(json.loads((tmp_path / "state.json").read_text()))
+
+
+# -- completion --------------------------------------------------------------------------------------------------------
+
+
+def complete(record: registry.Record, control: FakeControl, records: registry.Registry) -> registry.Record:
+    fake: Any = control
+    return launch.complete(record, control=fake, registry=records, deadline=NEVER)
+
+
+def test_a_launch_that_was_cut_off_is_completed_by_the_same_run(
+    control: FakeControl, records: registry.Registry
+) -> None:
+    record = left_by_a_killed_client(control, records, log_group="/aws/x", idle_policy=IdlePolicy(60, 0, False))
+    done = complete(record, control, records)
+    assert done == records.require("demo")
+    assert (done.microvm_id, done.endpoint, done.launch) == ("microvm-1", "https://vm.example", None)
+    assert (done.log_group, done.auto_resume) == ("/aws/x", False)
+    assert control.microvms.specs[0] == control.microvms.specs[1]
+
+
+def test_a_launch_that_was_only_slow_is_not_repeated(control: FakeControl, records: registry.Registry) -> None:
+    record = left_by_a_killed_client(control, records)
+    records.update("demo", microvm_id="microvm-1", launch=None)
+    calls = list(control.microvms.calls)
+    assert complete(record, control, records).microvm_id == "microvm-1"
+    assert control.microvms.calls == calls
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"), [({"launch": None}, "payload"), ({"created_at": 1.0}, "too long ago")], ids=str
+)
+def test_a_launch_that_cannot_be_repeated_says_why_and_what_to_do(
+    control: FakeControl, records: registry.Registry, change: dict[str, Any], reason: str
+) -> None:
+    record = left_by_a_killed_client(control, records).replace(**change)
+    with pytest.raises(errors.MicroVMNotFoundError, match=reason) as caught:
+        complete(record, control, records)
+    assert "vmnest rm demo" in (caught.value.hint or "")
+
+
+def test_a_repeated_launch_that_is_refused_tells_how_to_drop_it(
+    control: FakeControl, records: registry.Registry
+) -> None:
+    record = left_by_a_killed_client(control, records)
+    control.microvms.failures["run"] = [errors.ImageNotFoundError("deleted")]
+    with pytest.raises(errors.ImageNotFoundError) as caught:
+        complete(record, control, records)
+    assert "vmnest rm demo" in (caught.value.hint or "")
+    assert records.require("demo") == record
+
+
+@pytest.mark.parametrize("successor", [None, registry.Record("demo", client_token="u")], ids=["removed", "replaced"])
+def test_a_launch_whose_name_was_taken_away_is_ended_and_not_completed(
+    control: FakeControl, records: registry.Registry, successor: registry.Record | None
+) -> None:
+    record = left_by_a_killed_client(control, records)
+    records.remove("demo")
+    if successor is not None:
+        records.put(successor)
+    with pytest.raises(errors.SandboxNotFoundError):
+        complete(record, control, records)
+    assert control.microvms.alive == []
+    assert records.get("demo") == successor
+
+
+def test_the_end_of_a_record_needs_its_id_alone_and_may_have_come_before(control: FakeControl) -> None:
+    fake: Any = control
+    assert launch.end(registry.Record("old", microvm_id="microvm-7"), control=fake, deadline=NEVER) == "microvm-7"
+    assert control.microvms.calls == ["terminate"]
+    assert launch.end(registry.Record("none"), control=fake, deadline=NEVER) is None

@@ -14,8 +14,8 @@ from tests.support.fake_control import ARN, FakeControl, FakePlace
 from tests.support.scripted import Answer, Received, ScriptedServer, answer, json_answer, text_answer
 from vmnest import errors, registry
 from vmnest.control.microvms import RunSpec
-from vmnest.deadline import NEVER
-from vmnest.sandbox.link import Link
+from vmnest.deadline import NEVER, Deadline
+from vmnest.sandbox.link import ForkSafeLock, Link
 
 OK = json_answer(200, {"exit_code": 0, "encoding": "base64", "stdout": "b2s=", "stderr": ""})
 REFUSED = text_answer(403, "Token authentication failed")
@@ -35,7 +35,9 @@ def closed_url() -> str:
     return f"http://127.0.0.1:{port}"
 
 
-def link_to(endpoint: str | None, control: FakeControl, records: registry.Registry, **members: Any) -> Link:
+def link_to(
+    endpoint: str | None, control: FakeControl, records: registry.Registry, *, auto_resume: bool = True, **members: Any
+) -> Link:
     """A link to a MicroVM that runs and is recorded with that endpoint."""
     microvm = control.microvms.run(RunSpec(ARN, "t"), deadline=NEVER)
     control.microvms.change(microvm.microvm_id, state="RUNNING")
@@ -43,7 +45,7 @@ def link_to(endpoint: str | None, control: FakeControl, records: registry.Regist
     record = registry.Record("demo", microvm_id=microvm.microvm_id, endpoint=endpoint, client_token="t", **members)
     records.put(record)
     place: Any = FakePlace(control)
-    return Link(record, place=place, records=records, verify_tls=None)
+    return Link(record, place=place, records=records, verify_tls=None, auto_resume=auto_resume)
 
 
 def test_nothing_is_asked_before_it_is_needed(records: registry.Registry) -> None:
@@ -101,11 +103,13 @@ def test_an_endpoint_that_no_record_has_is_asked_for(records: registry.Registry)
     assert control.microvms.calls == ["get"]
 
 
-def test_a_launch_that_was_cut_off_has_no_microvm(records: registry.Registry) -> None:
+def test_a_launch_that_was_cut_off_and_cannot_be_repeated_has_no_microvm(records: registry.Registry) -> None:
     place: Any = FakePlace(FakeControl("https://x"))
     link = Link(registry.Record("demo"), place=place, records=records, verify_tls=None)
-    with pytest.raises(errors.MicroVMNotFoundError, match="cut off"):
-        _ = link.microvm_id
+    for ask in (lambda: link.microvm_id, lambda: link.endpoint, link.look):
+        with pytest.raises(errors.MicroVMNotFoundError, match="cut off") as caught:
+            ask()
+        assert "vmnest rm demo" in (caught.value.hint or "")
 
 
 def test_an_endpoint_that_moved_is_found_and_recorded(records: registry.Registry, closed_url: str) -> None:
@@ -124,6 +128,93 @@ def test_a_suspended_microvm_that_is_not_reached_is_resumed(records: registry.Re
         control.microvms.change("microvm-1", state="SUSPENDED")
         assert link.agent().exec("x").stdout == b"ok"
     assert control.microvms.calls == ["get", "resume"]
+
+
+def test_a_stop_that_a_request_ends_is_no_stop_any_more(records: registry.Registry) -> None:
+    with ScriptedServer(NOT_REACHED, OK) as server:
+        control = FakeControl(server.url)
+        link = link_to(server.url, control, records, stopped_at=1.0, state_hint="RUNNING")
+        control.microvms.change("microvm-1", state="SUSPENDED")
+        assert link.agent().exec("x").stdout == b"ok"
+    assert (records.require("demo").stopped_at, link.record.stopped_at) == (None, None)
+
+
+def test_many_requests_that_find_it_suspended_resume_it_once(records: registry.Registry) -> None:
+    control = FakeControl("")
+
+    def serve(_request: Received) -> Answer:
+        return OK if control.microvms.known["microvm-1"].state == "RUNNING" else NOT_REACHED
+
+    with ScriptedServer(serve, repeat_last=True) as server:
+        control.microvms.endpoint = server.url
+        link = link_to(server.url, control, records)
+        control.microvms.change("microvm-1", state="SUSPENDED")
+        with ThreadPoolExecutor(20) as pool:
+            results = list(pool.map(lambda _number: link.agent().exec("x").stdout, range(20)))
+    assert results == [b"ok"] * 20
+    assert control.microvms.calls.count("resume") == 1
+
+
+def test_a_conflict_with_a_passing_state_is_gone_at_the_next_attempt(
+    records: registry.Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vmnest.sandbox.link.RESUME_AGAIN_SECONDS", 0.0)
+    with ScriptedServer(NOT_REACHED, NOT_REACHED, OK) as server:
+        control = FakeControl(server.url)
+        link = link_to(server.url, control, records)
+        control.microvms.change("microvm-1", state="SUSPENDED")
+        control.microvms.failures["resume"] = [errors.ConflictError("not now", operation="X", status=409)]
+        assert link.agent().exec("x").stdout == b"ok"
+    assert control.microvms.calls == ["get", "resume", "get", "resume"]
+
+
+@pytest.mark.parametrize("state", ["SUSPENDING", "SUSPENDED"])
+def test_a_suspended_microvm_is_left_alone_by_a_link_that_must_not_resume_it(
+    records: registry.Registry, state: str
+) -> None:
+    with ScriptedServer(NOT_REACHED) as server:
+        control = FakeControl(server.url)
+        link = link_to(server.url, control, records, auto_resume=False)
+        control.microvms.change("microvm-1", state=state)
+        with pytest.raises(errors.SandboxSuspendedError, match="demo") as caught:
+            link.agent().exec("x")
+    assert isinstance(caught.value.__cause__, errors.EndpointUnavailableError)
+    assert control.microvms.calls == ["get"]
+
+
+def test_a_hint_that_cannot_be_kept_is_only_logged(
+    records: registry.Registry, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    control = FakeControl("https://vm.example")
+    link = link_to("https://vm.example", control, records)
+    (tmp_path / "state.json").write_text("{damaged")
+    link.note(state_hint="SUSPENDED")
+    link.catch_up()
+    assert link.record.state_hint == "SUSPENDED"
+    assert "damaged" in caplog.text
+    with pytest.raises(errors.StateFileError):
+        link.note(state_hint="SUSPENDED", must_be_kept=True)
+
+
+def test_catching_up_takes_over_what_others_did_to_this_sandbox_only(records: registry.Registry) -> None:
+    control = FakeControl("https://vm.example")
+    link = link_to("https://vm.example", control, records)
+    records.update("demo", stopped_at=5.0, state_hint="SUSPENDED")
+    link.catch_up()
+    assert (link.state, link.record.stopped_at) == ("SUSPENDED", 5.0)
+    records.put(registry.Record("demo", microvm_id="microvm-9", client_token="u"), replace=True)
+    link.catch_up()
+    records.remove("demo")
+    link.catch_up()
+    assert (link.state, link.record.stopped_at, link.microvm_id) == ("SUSPENDED", 5.0, "microvm-1")
+
+
+def test_a_lock_that_is_held_is_waited_for_until_the_deadline() -> None:
+    lock = ForkSafeLock()
+    with lock.held(), pytest.raises(errors.WaitTimeoutError), lock.held(Deadline(0.01)):
+        pass
+    with lock.held(Deadline(0)):
+        pass
 
 
 def test_a_microvm_that_ended_is_an_error_with_its_reason_at_once(records: registry.Registry) -> None:

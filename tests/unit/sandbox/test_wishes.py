@@ -15,6 +15,10 @@ from vmnest.sandbox import wishes
 HTTP_ARN = "arn:aws:lambda:eu-west-1:aws:network-connector:aws-network-connector:HTTP_INGRESS"
 VPC_ARN = "arn:aws:lambda:eu-west-1:111122223333:network-connector:nc-0000"
 
+# What Python takes for a whole number or a truth value, and its types do not.
+HALF: Any = 60.0
+ONE: Any = 1
+
 
 def check(**changes: Any) -> None:
     place: Any = FakePlace(FakeControl("https://vm.example"))
@@ -43,11 +47,11 @@ def test_what_can_be_had_passes(change: dict[str, Any]) -> None:
      ({"idle_policy": (60, 0, True)}, "idle_policy"),
      ({"idle_policy": IdlePolicy(59)}, "max_idle_duration_seconds .* 60 to 28800: 59"),
      ({"idle_policy": IdlePolicy(28_801)}, "max_idle_duration_seconds"),
-     ({"idle_policy": IdlePolicy(60.0)}, "whole number"),
+     ({"idle_policy": IdlePolicy(HALF)}, "whole number"),
      ({"idle_policy": IdlePolicy(60, -1)}, "suspended_duration_seconds .* 0 to 28800: -1"),
      ({"idle_policy": IdlePolicy(60, 28_801)}, "suspended_duration_seconds"),
      ({"idle_policy": IdlePolicy(60, True)}, "suspended_duration_seconds"),
-     ({"idle_policy": IdlePolicy(60, 0, 1)}, "auto_resume_enabled"),
+     ({"idle_policy": IdlePolicy(60, 0, ONE)}, "auto_resume_enabled"),
      ({"maximum_duration_seconds": 0}, "maximum_duration .* 1 to 28800: 0"),
      ({"maximum_duration_seconds": 28_801}, "maximum_duration"),
      ({"maximum_duration_seconds": 60.0}, "maximum_duration"),

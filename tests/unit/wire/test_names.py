@@ -31,3 +31,8 @@ def test_the_subprotocols_are_tokens_of_http() -> None:
 def test_the_states_that_end_a_microvm_are_states() -> None:
     assert set(names.ENDED_STATES) < set(names.STATES)
     assert len(set(names.STATES)) == len(names.STATES)
+
+
+def test_the_connectors_that_admit_no_requests_are_ingress_connectors() -> None:
+    assert set(names.CONNECTORS_WITHOUT_HTTP) < set(names.INGRESS_CONNECTORS)
+    assert not set(names.INGRESS_CONNECTORS) & set(names.EGRESS_CONNECTORS)
