@@ -12,5 +12,6 @@ pytest_plugins = [
     "tests.support.peers",
     "tests.support.control",  # after those that it imports, or pytest cannot rewrite their assertions
     "tests.support.emulated",
+    "tests.support.planes",
     "tests.support.skips",
 ]

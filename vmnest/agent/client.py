@@ -179,7 +179,8 @@ class AgentClient:
                 members = streams.read_answer(request.pieces(response), sinks=sinks)
             return _to_result(command, members, status=response.status, outputs=outputs, timeout=timeout)
         except errors.AgentAnswerError as error:
-            error.details.setdefault("outcome", "unknown")
+            error.details["outcome"] = "unknown"
+            error.add_hint("The command may have run.")
             raise
         except errors.AgentUnreachableError as error:
             self._tell_state(error)

@@ -89,6 +89,8 @@ def build(status: int, headers: Headers, body: bytes, *, asked: str, port: int) 
     error = _endpoint_error(status, headers, body.decode("utf-8", "replace"), port=port)
     if asked == EXEC and status >= 500 and not is_unexecuted(error):
         error.details["outcome"] = "unknown"
+        error.retryable = False
+        error.add_hint("The command may have run.")
     return error
 
 

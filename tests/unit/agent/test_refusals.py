@@ -111,7 +111,11 @@ def test_a_command_that_was_started_before_is_one_of_unknown_outcome() -> None:
 def test_whether_a_refused_command_may_have_run_is_told(
     status: int, proxy_error: str | None, outcome: str | None
 ) -> None:
-    assert from_endpoint(status, proxy_error=proxy_error).details.get("outcome") == outcome
+    error = from_endpoint(status, proxy_error=proxy_error)
+    assert error.details.get("outcome") == outcome
+    # A command that may have run is not one to try again without a thought.
+    assert (error.hint or "").endswith("The command may have run.") is (outcome == "unknown")
+    assert not (error.retryable and outcome == "unknown")
 
 
 @pytest.mark.parametrize("status", [403, 502, 503])
