@@ -12,6 +12,7 @@ would only refuse.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from .. import deadline, errors
@@ -99,7 +100,7 @@ class Suspender:
     def _begin_to_suspend(self, record: records.Record) -> None:
         machine = record.machine
         assert machine is not None
-        self._work.spawn(f"suspend {record.microvm_id}", lambda: self._suspend(record, machine))
+        self._spawn("suspend", record, lambda: self._suspend(record, machine))
         record.advance(records.SUSPEND)
 
     def _suspend(self, record: records.Record, machine: interface.Machine) -> None:
@@ -150,7 +151,7 @@ class Suspender:
     def _begin_to_resume(self, record: records.Record) -> None:
         machine = record.machine
         assert machine is not None
-        self._work.spawn(f"resume {record.microvm_id}", lambda: self._resume(record, machine))
+        self._spawn("resume", record, lambda: self._resume(record, machine))
         record.is_waking = True
         if record.expiry is not None:
             record.expiry.cancel()
@@ -173,6 +174,16 @@ class Suspender:
             record.is_waking = False
             if record.advance(event):
                 self._watch.watch(record)
+
+    def _spawn(self, verb: str, record: records.Record, work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            except Exception:  # a fault of ours; the VM must not stay half-way for ever
+                self._end(record, reason=f"MicroVM could not {verb}: the daemon's log has the reason")
+                raise
+
+        self._work.spawn(f"{verb} {record.microvm_id}", run)
 
 
 def _check_not_ended(record: records.Record) -> None:

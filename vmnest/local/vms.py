@@ -288,12 +288,13 @@ class VMs:
     def _end(self, record: records.Record, *, reason: str) -> None:
         """Begin to end the VM, for that reason. Called from any thread."""
         with record.changed:
-            was_running = record.state == names.RUNNING
-            if not record.advance(records.ENDING, reason=reason):
+            if not record.can(records.ENDING):
                 return
-            machine = record.machine
-        if machine is not None:
-            self._work.spawn(f"end {record.microvm_id}", lambda: self._stop(record, machine, is_told=was_running))
+            machine, was_running = record.machine, record.state == names.RUNNING
+            # First, and under the lock: without a thread to be had nothing changes.
+            if machine is not None:
+                self._work.spawn(f"end {record.microvm_id}", lambda: self._stop(record, machine, is_told=was_running))
+            record.advance(records.ENDING, reason=reason)
 
     def _stop(self, record: records.Record, machine: interface.Machine, *, is_told: bool = False) -> None:
         if is_told:

@@ -227,6 +227,16 @@ class TestResume:
         stage.work.join()
         assert (record.state, stage.ends) == (names.TERMINATING, ["asked for"])
 
+    @pytest.mark.parametrize("verb", ["suspend", "resume"])
+    def test_a_fault_of_ours_leaves_no_vm_half_way(self, stage, caplog, verb):
+        record = stage.suspended() if verb == "resume" else stage.run()
+        stage.machine.freeze = stage.machine.thaw = lambda: 1 / 0
+        getattr(stage.suspender, verb)(record)
+        wait_for_state(record, names.TERMINATING)
+        stage.work.join()
+        assert stage.ends == [f"MicroVM could not {verb}: the daemon's log has the reason"]
+        assert "ZeroDivisionError" in caplog.text
+
     def test_there_and_back_many_times(self, stage, hooks):
         record = stage.run()
         for _ in range(20):

@@ -309,6 +309,21 @@ def test_a_stop_that_fails_is_logged_and_the_vm_counts_as_ended(stage, caplog):
     assert "stuck" in caplog.text
 
 
+def test_without_a_thread_to_be_had_an_end_can_be_asked_for_again(stage, monkeypatch):
+    record = stage.wait(stage.run(), names.RUNNING)
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            stage.vms.terminate(record)
+    assert record.state == names.RUNNING
+    stage.vms.terminate(record)
+    assert stage.wait(record, names.TERMINATED).state_reason == "Success."
+
+
 class TestSleep:
     def test_a_suspended_vm_is_ended_without_being_told(self, stage, hooks):
         record = stage.suspended()
