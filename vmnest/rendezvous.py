@@ -187,7 +187,7 @@ class Lock:
         """Let go; does nothing if the lock is not held."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            _unlock(fd)
 
     @property
     def is_orphaned(self) -> bool:
@@ -212,6 +212,12 @@ def _try_lock(fd: int, kind: int) -> bool:
     return True
 
 
+def _unlock(fd: int) -> None:
+    """By closing alone it would stay locked as long as a child lives that another thread forked meanwhile."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
+
+
 def start_lock(path: str, deadline: deadlines.Deadline) -> Lock:
     """The lock that whoever starts or ends the daemon of folder ``path`` holds meanwhile."""
     return Lock(os.path.join(path, START_LOCK), deadline=deadline, what="waiting for another start of the local cloud")
@@ -231,7 +237,7 @@ def is_alive(path: str) -> bool:
     try:
         return not _try_lock(fd, fcntl.LOCK_SH)
     finally:
-        os.close(fd)
+        _unlock(fd)
 
 
 # -- records -----------------------------------------------------------------------------------------------------------

@@ -99,6 +99,23 @@ class TestLocks:
         thread.join()
         assert entered.is_set()
 
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # a child of a threaded process is the case here
+    def test_a_child_forked_while_the_lock_is_held_does_not_keep_it(self, tmp_path):
+        reader, writer = os.pipe()
+        with rendezvous.start_lock(str(tmp_path), deadline.Deadline(1)):
+            child = os.fork()
+            if child == 0:
+                os.close(writer)
+                os.read(reader, 1)  # until the parent is done
+                os._exit(0)
+        try:
+            with rendezvous.start_lock(str(tmp_path), deadline.Deadline(0)):
+                pass
+        finally:
+            os.close(writer)
+            os.close(reader)
+            os.waitpid(child, 0)
+
     def test_a_lock_whose_file_was_removed_is_orphaned(self, tmp_path):
         with rendezvous.daemon_lock(str(tmp_path), deadline.Deadline(1)) as lock:
             assert not lock.is_orphaned
