@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors, settings
 from ..ops import commands
-from . import output, sandboxes, terminal, values, words
+from . import creation, output, terminal, values, variables, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,12 +17,18 @@ LARGEST_STATUS = 255  # a larger one, of which the system takes the last 8 bits,
 
 class _ExecOptions(words.Options):
     env: list[str] | None
+    env_file: list[str] | None
+    secret: list[str] | None
     workdir: str | None
     timeout: float | None
     shell: bool
 
 
-class _RunOptions(_ExecOptions, sandboxes.CreateOptions):
+class _InSandboxOptions(_ExecOptions):
+    no_resume: bool
+
+
+class _RunOptions(_ExecOptions, creation.CreationOptions):
     pass
 
 
@@ -39,14 +45,15 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
             names="NAME",
             command="after names",
             notes=_EXEC_NOTES,
-            options=_ExecOptions,
+            options=_InSandboxOptions,
         )
         _add_exec_options(parser, "-e")
+        parser.switch("--no-resume", help="fail if the sandbox is suspended, instead of resuming it")
         return parser
     parser = words.Parser(
         "run", summary=verb.summary, names="[IMAGE]", command="after--", notes=_RUN_NOTES, options=_RunOptions
     )
-    sandboxes.add_create_options(parser)
+    creation.add_options(parser)
     _add_exec_options(parser)
     return parser
 
@@ -58,6 +65,18 @@ def _add_exec_options(parser: words.Parser, *env_flags: str) -> None:
         metavar="NAME[=VALUE]",
         repeat=True,
         help="set a variable for the command; without a value, to the one here (repeatable)",
+    )
+    parser.option(
+        "--env-file",
+        metavar="FILE",
+        repeat=True,
+        help="set variables from the lines of a file, as docker does: NAME=VALUE or NAME (repeatable)",
+    )
+    parser.option(
+        "--secret",
+        metavar="NAME",
+        repeat=True,
+        help="set a variable to its value here, which is shown nowhere; it must be set (repeatable)",
     )
     parser.option("-w", "--workdir", metavar="DIR", help="working directory of the command")
     parser.option(
@@ -96,14 +115,25 @@ def finish(data: dict[str, object], *, options: _ExecOptions) -> int:
     return min(status, LARGEST_STATUS)
 
 
+def _variables(options: _ExecOptions) -> dict[str, str]:
+    return variables.resolve(
+        options.env or (),
+        secrets=options.secret or (),
+        files=options.env_file or (),
+        environ=settings.environment(),
+    )
+
+
 def _exec(options: _ExecOptions) -> dict[str, object]:
+    assert isinstance(options, _InSandboxOptions)
     return commands.exec_command(
         name=options.names[0],
         words=options.words,
         shell=options.shell,
         cwd=options.workdir,
-        env=values.resolve_variables(options.env or (), settings.environment()),
+        env=_variables(options),
         timeout=options.timeout,
+        resume=not options.no_resume,
         local=options.local or None,
         region=options.region,
         on_stdout=None if options.json else _to_stdout,
@@ -123,10 +153,20 @@ def _run(options: _RunOptions) -> dict[str, object]:
             role=options.role,
             cpus=options.cpus,
             memory=options.memory,
+            idle=creation.idle_seconds(options),
+            suspended_for=options.suspended_for,
+            max_duration=options.max_duration,
+            auto_resume=not options.no_auto_resume,
+            run_payload=options.run_payload,
+            log_group=options.log_group,
+            ingress=options.ingress,
+            egress=options.egress,
+            egress_connector=options.egress_connector,
+            labels=dict(options.label or ()),
             wait_timeout=options.wait_timeout,
             shell=options.shell,
             cwd=options.workdir,
-            env=values.resolve_variables(options.env or (), settings.environment()),
+            env=_variables(options),
             timeout=options.timeout,
             local=options.local or None,
             region=options.region,

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["render_age", "render_json", "render_members", "render_table", "to_printable"]
+__all__ = ["render_age", "render_duration", "render_json", "render_members", "render_table", "to_printable"]
 
 _ABSENT = "-"
 
@@ -72,3 +72,13 @@ def render_age(seconds: float) -> str:
     whole = max(0, int(seconds))
     size, unit = next(((size, unit) for size, unit in _UNITS if whole >= size), _UNITS[-1])
     return f"{whole // size}{unit}"
+
+
+def render_duration(seconds: int) -> str:
+    """``90s`` is ``1m30s``, 28,800 are ``8h``: nothing is lost."""
+    parts = []
+    for size, unit in _UNITS:
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"

@@ -1,86 +1,58 @@
-"""``create``, ``ls``, ``ps``, ``rm``."""
+"""``ls``, ``ps``, ``inspect``, ``rm``."""
 
 from __future__ import annotations
 
 from .. import errors, settings
 from ..ops import sandboxes
-from . import output, render, values, words
+from . import batch, output, render, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from . import verbs
 
-__all__ = ["CreateOptions", "add_create_options", "build_parser", "run"]
+__all__ = ["build_parser", "run"]
 
 
-class CreateOptions(words.Options):
-    """What says which sandbox to make (also for ``run``)."""
-
-    image: str | None
-    image_version: str | None
-    role: str | None
-    cpus: float | None
-    memory: int | None
-    wait_timeout: float | None
+class _ListOptions(words.Options):
+    label: list[tuple[str, str]] | None
 
 
-def add_create_options(parser: words.Parser) -> None:
-    """Add them."""
-    parser.option("-i", "--image", metavar="IMAGE", help="image to start from: ARN or name")
-    parser.option("--image-version", metavar="VERSION", help="version of the image (default: its newest)")
-    parser.option("--role", metavar="ARN", help="role that code in the sandbox gets")
-    parser.option("--cpus", metavar="N", kind=values.parse_cpus, help="CPUs that the sandbox needs")
-    parser.option(
-        "-m", "--memory", metavar="MIB", kind=values.parse_memory, help="memory that the sandbox needs: 2048, 2GiB"
-    )
-    parser.option(
-        "--wait-timeout",
-        metavar="SECONDS",
-        kind=values.parse_seconds,
-        help="how long to wait for the sandbox to run (default: 120)",
-    )
-
-
-_NAMES = {"create": "NAME", "ls": "", "ps": "NAME", "rm": "NAME..."}
+_NAMES = {"ls": "", "ps": "NAME", "inspect": "NAME", "rm": "NAME..."}
+_NOTES = {"inspect": "Always JSON, with or without --json."}
 
 
 def build_parser(verb: verbs.Verb) -> words.Parser:
     """The verb's options."""
-    kind = CreateOptions if verb.title == "create" else words.Options
-    parser = words.Parser(verb.title, summary=verb.summary, names=_NAMES[verb.title], options=kind)
-    if verb.title == "create":
-        add_create_options(parser)
+    title = verb.title
+    kind = _ListOptions if title == "ls" else words.Options
+    parser = words.Parser(title, summary=verb.summary, names=_NAMES[title], notes=_NOTES.get(title, ""), options=kind)
+    if title == "ls":
+        parser.option(
+            "--label",
+            metavar="KEY=VALUE",
+            kind=values.parse_label,
+            repeat=True,
+            help="only sandboxes that have this label (repeatable: all of them)",
+        )
     return parser
 
 
 def run(verb: verbs.Verb, options: words.Options) -> int:
     """Do it."""
     output.remark_unusual_place(options=options)
-    {"create": _create, "ls": _list, "ps": _show, "rm": _remove}[verb.title](options)
+    {"ls": _list, "ps": _show, "inspect": _inspect, "rm": _remove}[verb.title](options)
     return 0
 
 
-def _create(options: words.Options) -> None:
-    assert isinstance(options, CreateOptions)
-    (name,) = options.names
-    with output.warnings_as_remarks(options=options), output.progress(f"starting {name}", options=options):
-        data = sandboxes.create_sandbox(
-            name=name,
-            image=options.image,
-            image_version=options.image_version,
-            role=options.role,
-            cpus=options.cpus,
-            memory=options.memory,
-            wait_timeout=options.wait_timeout,
-            local=options.local or None,
-            region=options.region,
-        )
-    output.result(data, options=options, text=f"{render.to_printable(data['name'])}\n")
-
-
 def _list(options: words.Options) -> None:
+    assert isinstance(options, _ListOptions)
+    labels = dict(options.label or ())
+    if len(labels) < len(set(options.label or ())):
+        raise errors.UsageError("a sandbox has one value of a label", hint="Give each KEY once.")
     with output.progress("asking for the states", options=options):
-        data = sandboxes.list_sandboxes(local=options.local or None, region=options.region)
+        data = sandboxes.list_sandboxes(labels=labels, local=options.local or None, region=options.region)
     listed = data["sandboxes"]
     assert isinstance(listed, list)
     rows = [_row(each) for each in listed]
@@ -113,31 +85,71 @@ def _show(options: words.Options) -> None:
     (name,) = options.names
     with output.progress(f"asking for {name}", options=options):
         data = sandboxes.show_sandbox(name=name, local=options.local or None, region=options.region)
-    plain = [(member.replace("_", " "), value) for member, value in data.items() if not isinstance(value, dict)]
-    details = data.get("local_details")
-    if isinstance(details, dict):
-        plain += [(member, value) for member, value in details.items() if isinstance(value, (str, int, float))]
-    output.result(data, options=options, text=render.render_members(plain))
+    output.result(data, options=options, text=render.render_members(_members(data)))
+
+
+_SHOWN_AS = {
+    "max_duration_seconds": "max duration",
+    "ingress_network_connectors": "ingress",
+    "egress_network_connectors": "egress",
+}
+# Of a local sandbox the connectors are a form: what it really reaches stands in its details.
+_SAID_BY_DETAILS = ("ingress_network_connectors", "egress_network_connectors")
+
+
+def _members(data: dict[str, object]) -> Iterator[tuple[str, object]]:
+    """A sandbox's members as a person reads them."""
+    hidden = _SAID_BY_DETAILS if "local_details" in data else ()
+    for member, value in data.items():
+        if member in hidden:
+            continue
+        name = _SHOWN_AS.get(member, member.replace("_", " "))
+        if member == "local_details" and isinstance(value, dict):
+            yield from ((name, fact) for name, fact in value.items() if isinstance(fact, (str, int, float)))
+        else:
+            yield name, _readable(member, value)
+
+
+def _readable(member: str, value: object) -> object:
+    if member == "max_duration_seconds" and isinstance(value, int):
+        return render.render_duration(value)
+    if member == "idle_policy" and isinstance(value, dict):
+        return _policy(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={text}" for name, text in value.items()) or None
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or None
+    return value
+
+
+def _policy(policy: dict[str, object]) -> str:
+    idle, suspended = policy["max_idle_duration_seconds"], policy["suspended_duration_seconds"]
+    assert isinstance(idle, int)
+    assert isinstance(suspended, int)
+    after = f"after {render.render_duration(idle)} without a request"
+    if not suspended:
+        return f"ends {after}"
+    woken = "the next request" if policy["auto_resume_enabled"] else "vmnest start alone"
+    return f"suspended {after}, for up to {render.render_duration(suspended)}; resumed by {woken}"
+
+
+def _inspect(options: words.Options) -> None:
+    (name,) = options.names
+    with output.progress(f"asking for {name}", options=options):
+        data = sandboxes.inspect_sandbox(name=name, local=options.local or None, region=options.region)
+    output.result(data, options=options, text=render.render_json(data, indented=True))
 
 
 def _remove(options: words.Options) -> None:
-    removed: list[dict[str, object]] = []
-    failed: list[errors.VmnestError] = []
-    for name in dict.fromkeys(options.names):
-        try:
-            with output.progress(f"ending {name}", options=options):
-                removed.append(sandboxes.remove_sandbox(name=name, local=options.local or None, region=options.region))
-        except errors.VmnestError as error:
-            failed.append(error)
-    if not failed or not options.json:
-        text = "".join(f"{render.to_printable(each['name'])}\n" for each in removed)
-        output.result({"removed": removed}, options=options, text=text)
-    for each in removed:
-        if not each["was_there"]:
-            output.remark(f"the MicroVM of {each['name']} was gone already", options=options)
-    if failed:
-        # All were tried; with --json, where only the error is printed, its details tell which are gone.
-        failed[0].details["removed"] = [each["name"] for each in removed]
-        for other in failed[1:]:
-            output.remark(other.message, options=options)
-        raise failed[0]
+    def remove(name: str) -> dict[str, object]:
+        answer = sandboxes.remove_sandbox(name=name, local=options.local or None, region=options.region)
+        if not answer["was_there"]:
+            gone.append(name)
+        return answer
+
+    gone: list[str] = []
+    try:
+        batch.run(remove, options=options, doing="ending", done="removed")
+    finally:
+        for name in gone:
+            output.remark(f"the MicroVM of {name} was gone already", options=options)

@@ -9,9 +9,22 @@ from .. import errors, settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable
 
-__all__ = ["check_text", "parse_cpus", "parse_memory", "parse_seconds", "resolve_variables", "to_utf8"]
+__all__ = [
+    "check_text",
+    "is_text",
+    "parse_cpus",
+    "parse_label",
+    "parse_memory",
+    "parse_payload",
+    "parse_seconds",
+    "parse_seconds_from",
+    "to_utf8",
+]
+
+MOST_PAYLOAD_BYTES = 4096  # what the service takes
+_SECONDS_OF_UNIT = {"s": 1, "m": 60, "h": 3600}
 
 
 def to_utf8(text: str) -> str:
@@ -20,16 +33,33 @@ def to_utf8(text: str) -> str:
 
 
 def parse_seconds(text: str) -> float:
-    """``90``, ``0.5``."""
+    """``90``, ``0.5``, or with a unit ``90s``, ``15m``, ``2h``."""
+    seconds = _seconds(text)
+    if not seconds:
+        raise ValueError(f"must be a number of seconds above 0, or 90s, 15m, 2h: {text!r}")
+    return seconds
+
+
+def parse_seconds_from(least: int, most: int) -> Callable[[str], int]:
+    """A parser of the same in whole seconds, within these bounds."""
+
+    def parse(text: str) -> int:
+        seconds = _seconds(text)
+        if seconds is None or seconds != int(seconds) or not least <= seconds <= most:
+            raise ValueError(f"must be a whole number of seconds, {least} to {most}, or 90s, 15m, 2h: {text!r}")
+        return int(seconds)
+
+    return parse
+
+
+def _seconds(text: str) -> float | None:
     from ..deadline import check_seconds
 
+    number, factor = (text[:-1], _SECONDS_OF_UNIT[text[-1]]) if text[-1:] in _SECONDS_OF_UNIT else (text, 1)
     try:
-        seconds = check_seconds(float(text))
+        return check_seconds(float(number) * factor)
     except (ValueError, errors.UsageError):
-        seconds = 0.0
-    if not seconds:
-        raise ValueError(f"must be a number of seconds, above 0: {text!r}")
-    return seconds
+        return None
 
 
 def parse_cpus(text: str) -> float:
@@ -54,34 +84,46 @@ def parse_memory(text: str) -> int:
     return mib
 
 
-def resolve_variables(given: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """``NAME=VALUE`` as it is; ``NAME`` alone with its value here.
-
-    Raises:
-        errors.UsageError: a name is empty, or has no value here.
-    """
-    variables: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not name or "\0" in text:
-            raise errors.UsageError(
-                f"not NAME or NAME=VALUE: --env {text!r}", hint="NAME alone gives the variable the value it has here."
-            )
-        if not equals and name not in environ:
-            raise errors.UsageError(
-                f"--env {name}: there is no such variable here", hint=f"Give its value: --env {name}=VALUE"
-            )
-        variables[name] = value if equals else to_utf8(environ[name])
-        check_text(name + variables[name], what=f"--env {name}")
-    return variables
+def parse_label(text: str) -> tuple[str, str]:
+    """``KEY=VALUE``."""
+    key, equals, value = text.partition("=")
+    if not key or not equals or not text.isprintable():
+        raise ValueError(f"must be KEY=VALUE: {text!r}")
+    return key, value
 
 
-def check_text(text: str, *, what: str) -> None:
-    """Raise UsageError for what came from bytes that are no text (Python keeps those as lone surrogates)."""
+def parse_payload(text: str) -> str:
+    """The text itself, or with ``@`` before it the content of the file that it names. Errors show none of it."""
+    if not text.startswith("@"):
+        if not is_text(text):
+            raise ValueError("must be text, and it is not UTF-8")
+        return text
+    path = text[1:]
+    try:
+        with open(path, "rb") as file:
+            content = file.read(MOST_PAYLOAD_BYTES + 1)
+        if len(content) > MOST_PAYLOAD_BYTES:
+            raise ValueError(f"takes up to {MOST_PAYLOAD_BYTES} bytes, and {path} has more")
+        return content.decode("utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise ValueError(f"must be text, and {path} is not UTF-8") from None
+
+
+def is_text(text: str) -> bool:
+    """It came from bytes that are UTF-8 (Python keeps other bytes as lone surrogates)."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_text(text: str, *, what: str) -> None:
+    """Raise UsageError for what is no text."""
+    if not is_text(text):
         raise errors.UsageError(
             f"{what} is not UTF-8: {text!a}",
             hint="Arguments travel as text. Let the command make the bytes (printf '\\377'), or read them from a file.",
-        ) from None
+        )

@@ -34,11 +34,15 @@ class Verb:
 
 
 VERBS = (
-    Verb("create", "sandboxes", "Make a sandbox and wait until it runs"),
+    Verb("create", "creation", "Make a sandbox and wait until it runs"),
     Verb("run", "commands", "Run a command in a sandbox of its own, and remove that afterwards", is_exec=True),
     Verb("exec", "commands", "Run a command in a sandbox", is_exec=True),
     Verb("ls", "sandboxes", "List the sandboxes and the state of each"),
     Verb("ps", "sandboxes", "Show one sandbox's state"),
+    Verb("inspect", "sandboxes", "Show all that is known of one sandbox, as JSON"),
+    Verb("stop", "lifecycle", "Suspend sandboxes: frozen with memory and disk"),
+    Verb("start", "lifecycle", "Resume sandboxes that are suspended"),
+    Verb("wait", "lifecycle", "Wait until a sandbox has ended, or is in another state"),
     Verb("rm", "sandboxes", "End sandboxes and forget their names"),
     Verb("local up", "local", "Start the local cloud (it also starts by itself on first use)"),
     Verb("local down", "local", "Stop the local cloud"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import errors
-from . import sandboxes
+from . import creation, sandboxes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def exec_command(
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
+    resume: bool = True,
     local: bool | None = None,
     region: str | None = None,
     on_stdout: Sink | None = None,
@@ -39,6 +40,7 @@ def exec_command(
         cwd: The command's working directory.
         env: Environment variables to add.
         timeout: Seconds after which the command is ended; none by default.
+        resume: False: refuse a suspended sandbox instead of resuming it.
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
         on_stdout: Gets standard output while it arrives; the result then holds none of it.
@@ -47,7 +49,7 @@ def exec_command(
     from ..sandbox import Sandbox
 
     _check(words)
-    sandbox = Sandbox.from_record(sandboxes.require(name, local=local), region=region)
+    sandbox = Sandbox.from_record(sandboxes.require(name, local=local), region=region, auto_resume=resume)
     return _exec(
         sandbox, words, shell=shell, cwd=cwd, env=env, timeout=timeout, on_stdout=on_stdout, on_stderr=on_stderr
     )
@@ -61,6 +63,16 @@ def run_command(
     role: str | None = None,
     cpus: float | None = None,
     memory: int | None = None,
+    idle: int | None = None,
+    suspended_for: int | None = None,
+    max_duration: int | None = None,
+    auto_resume: bool = True,
+    run_payload: str | None = None,
+    log_group: str | None = None,
+    ingress: Sequence[str] | None = None,
+    egress: bool = False,
+    egress_connector: str | None = None,
+    labels: Mapping[str, str] | None = None,
     wait_timeout: float | None = None,
     shell: bool = False,
     cwd: str | None = None,
@@ -81,6 +93,16 @@ def run_command(
         role: Role that code in the sandbox gets.
         cpus: CPUs that the sandbox needs.
         memory: Memory in MiB that the sandbox needs.
+        idle: Seconds without a request after which it is suspended; 900 by default.
+        suspended_for: Seconds after which it ends when it is suspended; 0 ends it instead; 28,800 by default.
+        max_duration: Seconds after which it ends in any case; 28,800 by default.
+        auto_resume: Whether a request resumes it when it was suspended for being idle.
+        run_payload: Text for the image's run hook, up to 4,096 bytes.
+        log_group: CloudWatch log group that it writes to.
+        ingress: Ingress connectors, names or ARNs; HTTP_INGRESS by default.
+        egress: Attach the egress connector that AGENT_SANDBOX_EGRESS_CONNECTOR names.
+        egress_connector: Egress connector to attach, a name or an ARN.
+        labels: Labels of your own.
         wait_timeout: Seconds to wait for the sandbox.
         shell: Join the words by spaces and let a login shell run them.
         cwd: The command's working directory.
@@ -92,16 +114,25 @@ def run_command(
         on_stdout: Gets standard output while it arrives; the result then holds none of it.
         on_stderr: The same for standard error.
     """
-    from ..sandbox import Sandbox
-
     _check(words)
-    with Sandbox.create(
-        _passing_name(),
-        image_arn=image,
+    with creation.start(
+        name=_passing_name(),
+        image=image,
         image_version=image_version,
-        execution_role_arn=role,
+        role=role,
         cpus=cpus,
         memory=memory,
+        idle=idle,
+        suspended_for=suspended_for,
+        max_duration=max_duration,
+        auto_resume=auto_resume,
+        run_payload=run_payload,
+        log_group=log_group,
+        ingress=ingress,
+        egress=egress,
+        egress_connector=egress_connector,
+        labels=labels,
+        replace=False,
         wait_timeout=wait_timeout,
         local=local,
         region=region,

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from .. import errors, registry, settings
-from .. import target as targets
 from ..deadline import Deadline
-from ..wire import names
+from . import creation, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..control import Control
-    from ..control.microvms import MicroVM
     from ..registry import Record
 
-__all__ = ["create_sandbox", "list_sandboxes", "remove_sandbox", "show_sandbox"]
+__all__ = ["create_sandbox", "inspect_sandbox", "list_sandboxes", "remove_sandbox", "require", "show_sandbox"]
 
 ASK_SECONDS = 30.0
 LARGEST_CROWD = 16
-
-# States that no service answers: what can be said of a record whose MicroVM cannot be asked for.
-LAUNCHING = "LAUNCHING"  # it is being started, or whoever started it was cut off
-GONE = "GONE"  # the service does not know it (any more)
 
 
 def create_sandbox(
@@ -34,6 +27,17 @@ def create_sandbox(
     role: str | None = None,
     cpus: float | None = None,
     memory: int | None = None,
+    idle: int | None = None,
+    suspended_for: int | None = None,
+    max_duration: int | None = None,
+    auto_resume: bool = True,
+    run_payload: str | None = None,
+    log_group: str | None = None,
+    ingress: Sequence[str] | None = None,
+    egress: bool = False,
+    egress_connector: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    replace: bool = False,
     wait_timeout: float | None = None,
     local: bool | None = None,
     region: str | None = None,
@@ -47,39 +51,69 @@ def create_sandbox(
         role: Role that code in the sandbox gets.
         cpus: CPUs that it needs.
         memory: Memory in MiB that it needs.
+        idle: Seconds without a request after which it is suspended; 900 by default.
+        suspended_for: Seconds after which it ends when it is suspended; 0 ends it instead; 28,800 by default.
+        max_duration: Seconds after which it ends in any case; 28,800 by default.
+        auto_resume: Whether a request resumes it when it was suspended for being idle.
+        run_payload: Text for the image's run hook, up to 4,096 bytes.
+        log_group: CloudWatch log group that it writes to.
+        ingress: Ingress connectors, names or ARNs; HTTP_INGRESS by default.
+        egress: Attach the egress connector that AGENT_SANDBOX_EGRESS_CONNECTOR names.
+        egress_connector: Egress connector to attach, a name or an ARN.
+        labels: Labels of your own.
+        replace: End the sandbox that has the name, if there is one, and take its place.
         wait_timeout: Seconds to wait for it.
         local: True: on this machine; False: on AWS; by default what AGENT_SANDBOX_TARGET says, else AWS.
         region: AWS region.
     """
-    from ..sandbox import Sandbox
-
     registry.check_name(name)  # before anything else: a bad name is one on every target
-    sandbox = Sandbox.create(
-        name,
-        image_arn=image,
+    sandbox = creation.start(
+        name=name,
+        image=image,
         image_version=image_version,
-        execution_role_arn=role,
+        role=role,
         cpus=cpus,
         memory=memory,
+        idle=idle,
+        suspended_for=suspended_for,
+        max_duration=max_duration,
+        auto_resume=auto_resume,
+        run_payload=run_payload,
+        log_group=log_group,
+        ingress=ingress,
+        egress=egress,
+        egress_connector=egress_connector,
+        labels=labels,
+        replace=replace,
         wait_timeout=wait_timeout,
         local=local,
         region=region,
     )
-    return _Look(region=region, deadline=Deadline(ASK_SECONDS)).at(sandbox.record)
+    return views.Look(region=region, deadline=Deadline(ASK_SECONDS)).at(sandbox.record)
 
 
 def list_sandboxes(
-    *, local: bool | None = None, region: str | None = None, timeout: float = ASK_SECONDS
+    *,
+    labels: Mapping[str, str] | None = None,
+    local: bool | None = None,
+    region: str | None = None,
+    timeout: float = ASK_SECONDS,
 ) -> dict[str, object]:
     """List the sandboxes with the state of each. A service that cannot be asked makes a state UNKNOWN, not an error.
 
     Args:
+        labels: Only those that have all of these labels.
         local: True: only those on this machine; False: only those on AWS.
         region: AWS region to ask, instead of the recorded ones.
         timeout: Seconds that asking may take.
     """
-    records = [record for record in registry.open_default().all() if _is_wanted(record, local)]
-    look = _Look(region=region, deadline=Deadline(timeout))
+    wanted = (labels or {}).items()
+    records = [
+        record
+        for record in registry.open_default().all()
+        if _is_wanted(record, local) and wanted <= record.labels.items()
+    ]
+    look = views.Look(region=region, deadline=Deadline(timeout))
     look.prepare(records)
     return {"sandboxes": _map_parallel(look.at, records)}
 
@@ -96,7 +130,22 @@ def show_sandbox(
         timeout: Seconds that asking may take.
     """
     record = require(name, local=local)
-    return _Look(region=region, deadline=Deadline(timeout)).closely_at(record)
+    return views.Look(region=region, deadline=Deadline(timeout)).closely_at(record)
+
+
+def inspect_sandbox(
+    *, name: str, local: bool | None = None, region: str | None = None, timeout: float = ASK_SECONDS
+) -> dict[str, object]:
+    """Show all that is recorded of a sandbox, and all that the service says about its MicroVM.
+
+    Args:
+        name: The sandbox.
+        local: True: only look for it on this machine.
+        region: AWS region to ask, instead of the recorded one.
+        timeout: Seconds that asking may take.
+    """
+    record = require(name, local=local)
+    return views.Look(region=region, deadline=Deadline(timeout)).into(record)
 
 
 def remove_sandbox(
@@ -114,7 +163,7 @@ def remove_sandbox(
     record = require(name, local=local)
     was_there = False
     deadline = Deadline(timeout)
-    control = control_of(record, region=region, deadline=deadline)
+    control = views.control_of(record, region=region, deadline=deadline)
     microvm_id = record.microvm_id or _adopt(record, control=control, deadline=deadline)
     if microvm_id is not None:
         was_there = control.microvms.terminate(microvm_id, deadline=deadline)
@@ -141,7 +190,7 @@ def require(name: str, *, local: bool | None) -> Record:
     record = registry.open_default().require(name)
     if not _is_wanted(record, local):
         here = "this machine" if local else "AWS"
-        there = "AWS" if local else "this machine"
+        there = "this machine" if record.is_local else "AWS"
         raise errors.SandboxNotFoundError(
             f"no sandbox named {name!r} is recorded on {here}; that one is on {there}",
             hint="A name finds its own target: leave the option out.",
@@ -150,100 +199,7 @@ def require(name: str, *, local: bool | None) -> Record:
 
 
 def _is_wanted(record: Record, local: bool | None) -> bool:
-    return local is None or (record.target == settings.TARGET_LOCAL) == local
-
-
-def control_of(record: Record, *, region: str | None, deadline: Deadline) -> Control:
-    """The control plane that knows a record's MicroVM."""
-    place = targets.resolve(
-        local=record.target == settings.TARGET_LOCAL, region=region or record.region, arn=record.image_arn
-    )
-    return place.control(deadline=deadline)
-
-
-class _Look:
-    """Asks for the state of sandboxes. Its controls are made before threads use them."""
-
-    def __init__(self, *, region: str | None, deadline: Deadline) -> None:
-        self._region = region
-        self._deadline = deadline
-        self._controls: dict[tuple[str, str | None], Control | errors.VmnestError] = {}
-
-    def prepare(self, records: Sequence[Record]) -> None:
-        """Reach each target once."""
-        for record in records:
-            if record.microvm_id is not None:
-                self._control(record)
-
-    def at(self, record: Record) -> dict[str, object]:
-        """What is known of a sandbox; an error becomes a part of it."""
-        try:
-            return self.closely_at(record)
-        except errors.VmnestError as error:
-            return {**_describe(record, state=names.UNKNOWN), "error": error.to_wire()}
-
-    def closely_at(self, record: Record) -> dict[str, object]:
-        """What is known of a sandbox."""
-        if record.microvm_id is None:
-            return _describe(record, state=LAUNCHING)
-        control = self._control(record)
-        if isinstance(control, errors.VmnestError):
-            raise control
-        try:
-            microvm = control.microvms.get(record.microvm_id, deadline=self._deadline)
-        except errors.MicroVMNotFoundError:
-            return _describe(record, state=GONE)
-        return describe(record, microvm)
-
-    def _control(self, record: Record) -> Control | errors.VmnestError:
-        place = (record.target, self._region or record.region or record.image_arn)
-        if place not in self._controls:
-            try:
-                self._controls[place] = control_of(record, region=self._region, deadline=self._deadline)
-            except errors.VmnestError as error:
-                self._controls[place] = error
-        return self._controls[place]
-
-
-def describe(record: Record, microvm: MicroVM) -> dict[str, object]:
-    """A sandbox as ``--json`` and the MCP server show it."""
-    seen = {
-        "image_arn": microvm.image_arn,
-        "image_version": microvm.image_version,
-        "endpoint": microvm.endpoint,
-        "started_at": _iso(microvm.started_at),
-        "state_reason": microvm.state_reason,
-        "max_duration_seconds": microvm.max_duration_seconds,
-    }
-    details = microvm.raw.get(names.LOCAL_DETAILS_MEMBER)
-    return {**_describe(record, state=microvm.state), **seen, **({} if details is None else {"local_details": details})}
-
-
-def _describe(record: Record, *, state: str) -> dict[str, object]:
-    from datetime import datetime, timezone
-
-    try:
-        made = None if record.created_at is None else _iso(datetime.fromtimestamp(record.created_at, timezone.utc))
-    except (OverflowError, ValueError, OSError):
-        made = None  # the file says anything
-    return {
-        "name": record.name,
-        "target": record.target,
-        "state": state,
-        "microvm_id": record.microvm_id,
-        "image_arn": record.image_arn,
-        "image_version": None,
-        "region": record.region,
-        "endpoint": record.endpoint,
-        "created_at": made,
-        "started_at": None,
-        "state_reason": None,
-        "max_duration_seconds": None,
-    }
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return local is None or record.target == (settings.TARGET_LOCAL if local else settings.TARGET_AWS)
 
 
 def _map_parallel(

@@ -42,6 +42,11 @@ def test_text_is_a_line_and_a_hint(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == "vmnest: no \\x1b[31msuch thing\\n\n  Do\\tthis.\n"
 
 
+def test_a_hint_of_several_lines_is_indented(capfd: pytest.CaptureFixture[str]) -> None:
+    report(errors.VmnestError("x", hint="It said:\n\x1b[31mno\n\n and ended"))
+    assert capfd.readouterr().err == "vmnest: x\n  It said:\n  \\x1b[31mno\n   and ended\n"
+
+
 def test_json_is_one_object(capfd: pytest.CaptureFixture[str]) -> None:
     report(errors.ThrottledError("slow", operation="Run", status=429, hint="wait"), json=True)
     error = json.loads(capfd.readouterr().err)

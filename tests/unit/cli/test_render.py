@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmnest.cli.render import render_age, render_json, render_members, render_table, to_printable, width
+from vmnest.cli.render import (
+    render_age,
+    render_duration,
+    render_json,
+    render_members,
+    render_table,
+    to_printable,
+    width,
+)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +76,10 @@ def test_json_is_ascii_on_one_line() -> None:
 )
 def test_an_age_is_in_its_largest_unit(seconds: float, text: str) -> None:
     assert render_age(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (59, "59s"), (90, "1m30s"), (900, "15m"), (28800, "8h"), (90061, "1d1h1m1s")]
+)
+def test_a_duration_is_told_exactly(seconds: int, text: str) -> None:
+    assert render_duration(seconds) == text

@@ -1,7 +1,8 @@
-"""``create``, ``ls``, ``ps``, ``rm``: what is made of options and results."""
+"""``ls``, ``ps``, ``inspect``, ``rm``: what is made of options and results."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -57,15 +58,94 @@ def test_one_reason_that_many_states_are_unknown_is_told_once(
     assert capfd.readouterr().err == ""
 
 
+def members(text: str) -> dict[str, str]:
+    """The lines of ``ps``."""
+    return {name.strip(): value for name, _, value in (line.partition("  ") for line in text.splitlines())}
+
+
+def show(serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], **said: object) -> str:
+    """What ``ps web`` prints when the service says this."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", serve(json_answer(200, vm(**said))).url)
+    assert main(["ps", "web"]) == 0
+    return capfd.readouterr().out
+
+
 def test_ps_leaves_out_what_is_not_known(
     known: registry.Registry, serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", serve(json_answer(200, vm(stateReason="bad\x1b[2J"))).url)
     put(known, "web")
-    assert main(["ps", "web"]) == 0
+    text = show(serve, monkeypatch, capfd, stateReason="bad\x1b[2J")
+    assert "state reason   bad\\x1b[2J\n" in text
+    for absent in ("created at", "stopped at", "idle policy", "labels", "terminated at"):
+        assert absent not in text
+
+
+def test_ps_tells_when_and_how_it_ends(
+    known: registry.Registry, serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    known.put(
+        Record("web", microvm_id="microvm-1", region="eu-west-1", stopped_at=0.0, labels={"team": "a", "tier": "b c"})
+    )
+    policy = {"maxIdleDurationSeconds": 90, "suspendedDurationSeconds": 3600, "autoResumeEnabled": False}
+    text = show(serve, monkeypatch, capfd, startedAt=0.0, maximumDurationInSeconds=5400, idlePolicy=policy)
+    shown = {name: value.strip() for name, value in members(text).items()}
+    assert shown["stopped at"] == "1970-01-01T00:00:00Z"
+    assert shown["expires at"] == "1970-01-01T01:30:00Z"
+    assert shown["max duration"] == "1h30m"
+    assert shown["labels"] == "team=a, tier=b c"
+    assert (shown["ingress"], shown["egress"]) == ("in", "out")
+    assert shown["idle policy"] == (
+        "suspended after 1m30s without a request, for up to 1h; resumed by vmnest start alone"
+    )
+    text = show(serve, monkeypatch, capfd, idlePolicy={**policy, "suspendedDurationSeconds": 0})
+    assert "ends after 1m30s without a request\n" in text
+
+
+def test_ps_shows_what_a_local_sandbox_really_reaches(
+    known: registry.Registry, serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    put(known, "web")
+    details = {"isolation": "namespace", "egress": "none", "cpus": None}
+    text = show(serve, monkeypatch, capfd, localDetails=details)
+    assert [line.split() for line in text.splitlines()][-2:] == [["isolation", "namespace"], ["egress", "none"]]
+    assert text.count("egress") == 1
+    assert "ingress" not in text
+
+
+def test_ls_can_be_limited_to_labels(known: registry.Registry, capfd: pytest.CaptureFixture[str]) -> None:
+    known.put(Record("a", labels={"team": "x", "tier": "1"}))
+    known.put(Record("b", labels={"team": "x"}))
+    known.put(Record("c"))
+    for options, names in {
+        ("team=x",): ["a", "b"],
+        ("team=x", "tier=1"): ["a"],
+        ("team=y",): [],
+        (): list("abc"),
+    }.items():
+        assert main(["ls", "--json", *(f"--label={option}" for option in options)]) == 0
+        assert [each["name"] for each in json.loads(capfd.readouterr().out)["sandboxes"]] == names
+    assert main(["ls", "--label", "team=x", "--label", "team=y"]) == 2
+
+
+def test_inspect_is_json_with_all_that_is_known_and_no_secret(
+    known: registry.Registry, serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", serve(*[json_answer(200, vm(newMember=[1], startedAt=0.5))] * 2).url)
+    known.put(
+        Record("web", microvm_id="microvm-1", region="eu-west-1", client_token="hunter2", launch={"x": "hunter2"},
+               unknown={"later": 1})
+    )  # fmt: skip
+    assert main(["inspect", "web"]) == 0
     text = capfd.readouterr().out
-    assert "state reason          bad\\x1b[2J\n" in text
-    assert "created at" not in text
+    data = json.loads(text)
+    assert "hunter2" not in text
+    assert text.startswith('{\n  "name": "web",\n')
+    assert (data["name"], data["state"], data["expires_at"]) == ("web", "RUNNING", "1970-01-01T08:00:00Z")
+    assert data["record"]["later"] == 1
+    assert data["microvm"]["newMember"] == [1]
+    assert data["microvm"]["startedAt"] == "1970-01-01T00:00:00.500000Z"
+    assert main(["--json", "inspect", "web"]) == 0
+    assert json.loads(capfd.readouterr().out) == data
 
 
 def test_rm_tells_what_was_gone_already(

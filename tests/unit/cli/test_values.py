@@ -2,56 +2,123 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vmnest import errors
-from vmnest.cli.values import parse_cpus, parse_memory, parse_seconds, resolve_variables
+from vmnest.cli import values
 
 
-@pytest.mark.parametrize(("text", "value"), [("60", 60.0), ("0.5", 0.5), ("1e2", 100.0)])
-def test_seconds(text: str, value: float) -> None:
-    assert parse_seconds(text) == value
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("60", 60.0), ("0.5", 0.5), ("1e2", 100.0), ("90s", 90.0), ("15m", 900.0), ("2h", 7200.0), ("1.5m", 90.0)],
+)
+def test_seconds(text: str, seconds: float) -> None:
+    assert values.parse_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "x", "0", "-1", "1e10", "nan", "inf", "-inf", "1s", "1,5"])
+NO_SECONDS = ["", "x", "-1", "1e10", "nan", "inf", "-inf", "1,5", "s", "1d", "1 minute", "1M", "1mm", "-1s"]
+
+
+@pytest.mark.parametrize("text", [*NO_SECONDS, "0", "0s"])
 def test_what_is_no_number_of_seconds(text: str) -> None:
     with pytest.raises(ValueError, match="seconds"):
-        parse_seconds(text)
+        values.parse_seconds(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("60", 60), ("60.0", 60), ("1m", 60), ("0.5m", 30)])
+def test_whole_seconds(text: str, seconds: int) -> None:
+    found = values.parse_seconds_from(0, 60)(text)
+    assert found == seconds
+    assert isinstance(found, int)  # the wire wants no "60.0"
+
+
+@pytest.mark.parametrize("text", [*NO_SECONDS, "0.5", "61", "2m"])
+def test_what_is_no_whole_number_of_seconds_within_bounds(text: str) -> None:
+    with pytest.raises(ValueError, match="whole number of seconds, 0 to 60"):
+        values.parse_seconds_from(0, 60)(text)
+
+
+@given(st.text())
+def test_any_text_is_a_number_of_seconds_or_refused(text: str) -> None:
+    for parse in (values.parse_seconds, values.parse_seconds_from(0, 10**6)):
+        with contextlib.suppress(ValueError):
+            assert 0 <= parse(text) <= 10**6
 
 
 @pytest.mark.parametrize(("text", "value"), [("1", 1.0), ("0.5", 0.5)])
 def test_cpus(text: str, value: float) -> None:
-    assert parse_cpus(text) == value
+    assert values.parse_cpus(text) == value
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "x", ""])
 def test_what_is_no_number_of_cpus(text: str) -> None:
     with pytest.raises(ValueError, match="CPUs"):
-        parse_cpus(text)
+        values.parse_cpus(text)
 
 
 @pytest.mark.parametrize(("text", "mib"), [("512", 512), ("2GiB", 2048), ("512M", 512), ("1g", 1024), ("300", 300)])
 def test_memory(text: str, mib: int) -> None:
-    assert parse_memory(text) == mib
+    assert values.parse_memory(text) == mib
 
 
 @pytest.mark.parametrize("text", ["0", "", "x", "-5", "1.5", "100K", "9" * 30, "٣"])
 def test_what_is_no_memory(text: str) -> None:
     with pytest.raises(ValueError, match="MiB"):
-        parse_memory(text)
+        values.parse_memory(text)
 
 
-def test_variables_are_given_with_their_value_or_taken_from_here() -> None:
-    given = ["A=1", "B", "C=", "D=a=b\n'\"$HOME", "A=2"]
-    assert resolve_variables(given, {"B": "here"}) == {"A": "2", "B": "here", "C": "", "D": "a=b\n'\"$HOME"}
+@pytest.mark.parametrize(("text", "label"), [("a=1", ("a", "1")), ("a=", ("a", "")), ("a=b=c d", ("a", "b=c d"))])
+def test_a_label(text: str, label: tuple[str, str]) -> None:
+    assert values.parse_label(text) == label
 
 
-@pytest.mark.parametrize("text", ["", "=1", "A\0=1", "A=\0"])
-def test_what_is_no_variable(text: str) -> None:
-    with pytest.raises(errors.UsageError, match="NAME"):
-        resolve_variables([text], {})
+@pytest.mark.parametrize("text", ["", "a", "=1", "a=\n", "a\x1b=1", "a=\udcff"])
+def test_what_is_no_label(text: str) -> None:
+    with pytest.raises(ValueError, match="KEY=VALUE"):
+        values.parse_label(text)
 
 
-def test_a_variable_that_is_not_set_here_is_refused() -> None:
-    with pytest.raises(errors.UsageError, match="no such variable"):
-        resolve_variables(["NOT_SET"], {})
+# -- the payload -------------------------------------------------------------------------------------------------------
+
+
+def test_a_payload_is_the_text_or_a_files_content(tmp_path: Path) -> None:
+    path = tmp_path / "payload"
+    path.write_bytes('{"a": "ä"}\r\n'.encode())
+    assert values.parse_payload('{"a": 1}') == '{"a": 1}'
+    assert values.parse_payload("") == ""
+    assert values.parse_payload(f"@{path}") == '{"a": "ä"}\r\n'
+    path.write_bytes(b"x" * 4096)
+    assert len(values.parse_payload(f"@{path}")) == 4096
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"hunter2" * 1000, "more"), (b"hunter2\xff", "not UTF-8")], ids=["long", "no text"]
+)
+def test_a_payload_that_cannot_be_is_not_shown(tmp_path: Path, content: bytes, reason: str) -> None:
+    path = tmp_path / "payload"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=reason) as caught:
+        values.parse_payload(f"@{path}")
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["@/no/such", "@/etc", "@"])
+def test_a_payload_file_that_cannot_be_read_is_told(text: str) -> None:
+    with pytest.raises(ValueError, match=f"cannot read {text[1:]}: "):
+        values.parse_payload(text)
+
+
+def test_a_payload_of_other_bytes_than_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="not UTF-8"):
+        values.parse_payload("\udcff")
+
+
+def test_bytes_that_are_no_text_are_told_with_what_they_were_given_for() -> None:
+    values.check_text("naïve", what="word 1")
+    with pytest.raises(errors.UsageError, match="word 1 is not UTF-8"):
+        values.check_text("\udcff", what="word 1")

@@ -44,11 +44,12 @@ def test_every_group_has_verbs_and_every_verb_of_two_words_a_group() -> None:
 
 
 def test_short_options_mean_what_they_always_meant() -> None:
-    for title, flags in {"create": {"-i", "-m"}, "run": {"-i", "-m"}, "exec": {"-e", "-w"}}.items():
+    for title, flags in {"create": {"-i", "-m", "-e"}, "run": {"-i", "-m", "-e"}, "exec": {"-e", "-w"}}.items():
         verb = verbs.find((title,))
         assert verb is not None
         parser = import_module(f"vmnest.cli.{verb.module}").build_parser(verb)
         assert all(parser.is_known(flag) for flag in flags)
-    run = verbs.find(("run",))
-    assert run is not None
-    assert not import_module("vmnest.cli.commands").build_parser(run).is_known("-e")
+    for title, long in {"create": "--egress", "run": "--egress", "exec": "--env"}.items():
+        verb = verbs.find((title,))
+        assert verb is not None
+        assert import_module(f"vmnest.cli.{verb.module}").build_parser(verb).long("-e") == long

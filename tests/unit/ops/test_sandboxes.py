@@ -12,7 +12,7 @@ import pytest
 from tests.support.control import vm
 from tests.support.peers import Answer, Peer, Request, Serve, Step, json_answer
 from vmnest import errors, registry
-from vmnest.ops import sandboxes
+from vmnest.ops import sandboxes, views
 from vmnest.registry import Record
 
 Start = Callable[..., Peer]
@@ -131,7 +131,7 @@ def test_a_fault_in_one_of_the_threads_is_not_lost(
     start(json_answer(200, vm()), json_answer(200, vm()))
     known.put(record("a"))
     known.put(record("b"))
-    monkeypatch.setattr(sandboxes, "describe", lambda record, microvm: 1 / 0)
+    monkeypatch.setattr(views, "describe", lambda record, microvm: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         listed()
 

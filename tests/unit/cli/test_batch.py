@@ -1,0 +1,41 @@
+"""Several names, one after another."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from vmnest import errors
+from vmnest.cli import batch, words
+
+
+def line(*names: str, json: bool = False, quiet: bool = False) -> words.Options:
+    return words.Options(names=list(names), json=json, quiet=quiet)
+
+
+def operate(name: str) -> dict[str, object]:
+    if name.startswith("no"):
+        raise errors.SandboxNotFoundError(f"not there: {name}")
+    return {"name": name}
+
+
+def test_each_is_done_once_and_named(capfd: pytest.CaptureFixture[str]) -> None:
+    assert batch.run(operate, options=line("a", "b", "a"), doing="x", done="xed") == [{"name": "a"}, {"name": "b"}]
+    assert capfd.readouterr() == ("a\nb\n", "")
+    batch.run(operate, options=line("a", json=True), doing="x", done="xed")
+    assert json.loads(capfd.readouterr().out) == {"xed": [{"name": "a"}]}
+
+
+def test_a_failure_does_not_keep_the_others_from_being_done(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(errors.SandboxNotFoundError, match="no1") as caught:
+        batch.run(operate, options=line("a", "no1", "b", "no2"), doing="x", done="xed")
+    assert caught.value.details == {"xed": ["a", "b"]}
+    assert capfd.readouterr() == ("a\nb\n", "vmnest: not there: no2\n")
+
+
+def test_with_json_a_failure_is_all_that_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(errors.SandboxNotFoundError) as caught:
+        batch.run(operate, options=line("no1", "a", "no2", json=True), doing="x", done="xed")
+    assert caught.value.details["xed"] == ["a"]
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,68 @@
+"""What ``create`` and ``run`` make of their arguments, with a service that refuses."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.peers import Serve, json_answer
+from vmnest import errors, registry
+from vmnest.ops import commands, creation, sandboxes
+
+ARN = "arn:aws:lambda:us-east-1:111122223333:microvm-image:demo"
+
+
+@pytest.fixture(autouse=True)
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registry of the test's own, with keys for AWS, which is nowhere."""
+    monkeypatch.setenv("AGENT_SANDBOX_STATE", str(tmp_path / "state.json"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.delenv("AGENT_SANDBOX_EGRESS_CONNECTOR", raising=False)
+
+
+def test_what_is_not_given_is_as_by_default(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = serve(json_answer(400, {"message": "no"}, headers={"x-amzn-errortype": "ValidationException"}))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", peer.url)
+    with pytest.raises(errors.ValidationError):
+        sandboxes.create_sandbox(name="web", image=ARN, suspended_for=60)
+    body = json.loads(peer.requests[0].body)
+    assert body["idlePolicy"] == {
+        "maxIdleDurationSeconds": 900,
+        "suspendedDurationSeconds": 60,
+        "autoResumeEnabled": True,
+    }
+    assert body["maximumDurationInSeconds"] == 28800
+    assert "egressNetworkConnectors" not in body
+
+
+def test_a_zero_is_not_taken_for_nothing(serve: Serve) -> None:
+    with pytest.raises(errors.UsageError, match="maximum_duration"):
+        sandboxes.create_sandbox(name="web", image=ARN, max_duration=0)
+    with pytest.raises(errors.UsageError, match="max_idle_duration_seconds"):
+        sandboxes.create_sandbox(name="web", image=ARN, idle=0)
+    assert registry.open_default().all() == []
+
+
+def test_egress_without_a_connector_is_refused_before_anything_starts() -> None:
+    with pytest.raises(errors.UsageError, match="no egress connector is configured"):
+        sandboxes.create_sandbox(name="web", image=ARN, egress=True)
+    assert registry.open_default().all() == []
+
+
+def test_create_and_run_take_the_same_wishes() -> None:
+    wishes = set(inspect.signature(creation.start).parameters)
+    assert wishes == set(inspect.signature(sandboxes.create_sandbox).parameters)
+    assert wishes - {"name", "replace"} <= set(inspect.signature(commands.run_command).parameters)
+
+
+@pytest.mark.parametrize("verb", [sandboxes.create_sandbox, commands.run_command], ids=lambda verb: verb.__name__)
+def test_every_argument_is_described(verb: object) -> None:
+    assert callable(verb)
+    described = inspect.getdoc(verb) or ""
+    for name in inspect.signature(verb).parameters:
+        assert f"\n    {name}: " in described

@@ -1,0 +1,100 @@
+"""What is shown of a sandbox."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from tests.support.control import vm
+from tests.support.peers import Serve, json_answer
+from vmnest import errors
+from vmnest.control.microvms import IdlePolicy, MicroVM
+from vmnest.deadline import Deadline
+from vmnest.ops import views
+from vmnest.registry import Record
+
+MOMENT = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+
+def microvm(**members: object) -> MicroVM:
+    plain = MicroVM("m-1", "RUNNING", "https://host", "arn:image", "1.0", MOMENT, 5400)
+    return plain._replace(**members)  # type: ignore[arg-type]
+
+
+def test_what_the_service_says_and_what_is_recorded() -> None:
+    record = Record("web", microvm_id="m-1", region="r", created_at=0.0, stopped_at=1.0, labels={"a": "1"})
+    view = views.describe(record, microvm(idle_policy=IdlePolicy(60, 0, False), egress=("e",), ingress=("i",)))
+    assert view == {
+        "name": "web",
+        "target": "aws",
+        "state": "RUNNING",
+        "microvm_id": "m-1",
+        "image_arn": "arn:image",
+        "image_version": "1.0",
+        "region": "r",
+        "endpoint": "https://host",
+        "created_at": "1970-01-01T00:00:00Z",
+        "started_at": "2026-01-01T00:00:00Z",
+        "stopped_at": "1970-01-01T00:00:01Z",
+        "expires_at": "2026-01-01T01:30:00Z",
+        "terminated_at": None,
+        "state_reason": None,
+        "max_duration_seconds": 5400,
+        "idle_policy": {
+            "max_idle_duration_seconds": 60,
+            "suspended_duration_seconds": 0,
+            "auto_resume_enabled": False,
+        },
+        "execution_role_arn": None,
+        "ingress_network_connectors": ["i"],
+        "egress_network_connectors": ["e"],
+        "labels": {"a": "1"},
+    }
+    assert json.loads(json.dumps(view)) == view
+
+
+def test_a_view_has_the_same_members_whatever_is_known() -> None:
+    record = Record("web", microvm_id="m-1")
+    assert list(views.describe_record(record, state="GONE")) == list(views.describe(record, microvm()))
+
+
+def test_what_has_ended_does_not_expire() -> None:
+    view = views.describe(Record("web"), microvm(state="TERMINATED", terminated_at=MOMENT + timedelta(seconds=1)))
+    assert (view["expires_at"], view["terminated_at"]) == (None, "2026-01-01T00:00:01Z")
+
+
+def test_a_target_of_a_later_version_is_an_error_in_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Record("web", microvm_id="m-1", target="moon")
+    view = views.Look(region=None, deadline=Deadline(5)).at(record)
+    assert (view["name"], view["state"], view["target"]) == ("web", "UNKNOWN", "moon")
+    assert isinstance(view["error"], dict)
+    assert view["error"]["code"] == errors.UnsupportedError.code
+
+
+@pytest.fixture
+def look(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> views.Look:
+    """Sees what the service says, and then that it knows nothing."""
+    gone = json_answer(404, {"message": "no"}, headers={"x-amzn-errortype": "ResourceNotFoundException"})
+    monkeypatch.setenv("AWS_ENDPOINT_URL", serve(json_answer(200, vm(startedAt=0.25, odd={"a": [None]})), gone).url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    return views.Look(region="us-east-1", deadline=Deadline(5))
+
+
+def test_a_look_into_it_keeps_the_services_words_and_no_token(look: views.Look) -> None:
+    record = Record("web", microvm_id="m-1", client_token="hunter2", log_group="g", launch={"token": "hunter2"})
+    view = look.into(record)
+    assert view["record"] == {"name": "web", "microvm_id": "m-1", "target": "aws", "log_group": "g"}
+    said = view["microvm"]
+    assert isinstance(said, dict)
+    assert (said["startedAt"], said["odd"]) == ("1970-01-01T00:00:00.250000Z", {"a": [None]})
+    assert json.loads(json.dumps(view)) == view
+    view = look.into(record)
+    assert (view["state"], view["microvm"]) == ("GONE", None)
+
+
+def test_a_launch_that_was_cut_off_is_looked_into_without_asking(look: views.Look) -> None:
+    view = look.into(Record("web", client_token="hunter2"))
+    assert (view["state"], view["microvm"]) == ("LAUNCHING", None)

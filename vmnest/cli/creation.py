@@ -1,0 +1,169 @@
+"""``create``, and the options by which ``create`` and ``run`` say what sandbox they want."""
+
+from __future__ import annotations
+
+from .. import errors
+from ..ops import sandboxes
+from . import output, render, values, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from . import verbs
+
+__all__ = ["CreationOptions", "add_options", "build_parser", "idle_seconds", "run"]
+
+
+# The service's bounds, here too: an error names the option, and help tells them without loading what knows them.
+SHORTEST_IDLE_SECONDS = 60
+DEFAULT_IDLE_SECONDS = 900
+LONGEST_SECONDS = 28_800
+
+
+class CreationOptions(words.Options):
+    """What says which sandbox to make (also for ``run``)."""
+
+    image: str | None
+    image_version: str | None
+    role: str | None
+    cpus: float | None
+    memory: int | None
+    idle: int | None
+    suspend_after: int | None
+    suspended_for: int | None
+    max_duration: int | None
+    no_auto_resume: bool
+    run_payload: str | None
+    log_group: str | None
+    ingress: list[str] | None
+    egress: bool
+    egress_connector: str | None
+    label: list[tuple[str, str]] | None
+    wait_timeout: float | None
+
+
+class _CreateOptions(CreationOptions):
+    replace: bool
+
+
+_NOTES = "SECONDS is a number, or one with a unit: 90s, 15m, 2h."
+
+
+def add_options(parser: words.Parser) -> None:
+    """Add them."""
+    _add_what_it_is(parser)
+    _add_how_long_it_lives(parser)
+    _add_what_it_reaches(parser)
+    parser.option(
+        "--label", metavar="KEY=VALUE", kind=values.parse_label, repeat=True, help="a label of your own (repeatable)"
+    )
+    parser.option(
+        "--wait-timeout",
+        metavar="SECONDS",
+        kind=values.parse_seconds,
+        help="how long to wait for the sandbox to run (default: 120)",
+    )
+
+
+def _add_what_it_is(parser: words.Parser) -> None:
+    parser.option("-i", "--image", metavar="IMAGE", help="image to start from: ARN or name")
+    parser.option("--image-version", metavar="VERSION", help="version of the image (default: its newest)")
+    parser.option("--role", metavar="ARN", help="role that code in the sandbox gets")
+    parser.option("--cpus", metavar="N", kind=values.parse_cpus, help="CPUs that the sandbox needs")
+    parser.option(
+        "-m", "--memory", metavar="MIB", kind=values.parse_memory, help="memory that the sandbox needs: 2048, 2GiB"
+    )
+    parser.option(
+        "--run-payload",
+        metavar="TEXT|@FILE",
+        kind=values.parse_payload,
+        help="text for the image's run hook, up to 4096 bytes; @FILE keeps it off the command line",
+    )
+    parser.option("--log-group", metavar="NAME", help="CloudWatch log group that the sandbox writes to")
+
+
+def _add_how_long_it_lives(parser: words.Parser) -> None:
+    parse_idle = values.parse_seconds_from(SHORTEST_IDLE_SECONDS, LONGEST_SECONDS)
+    parser.option(
+        "--idle",
+        metavar="SECONDS",
+        kind=parse_idle,
+        help=f"suspend it after so long without a request, at least {SHORTEST_IDLE_SECONDS} "
+        f"(default: {DEFAULT_IDLE_SECONDS})",
+    )
+    parser.option("--suspend-after", metavar="SECONDS", kind=parse_idle, help="the same as --idle")
+    parser.option(
+        "--suspended-for",
+        metavar="SECONDS",
+        kind=values.parse_seconds_from(0, LONGEST_SECONDS),
+        help="end it when it was suspended for so long; 0: end it instead of suspending it "
+        f"(default: {LONGEST_SECONDS})",
+    )
+    parser.option(
+        "--max-duration",
+        metavar="SECONDS",
+        kind=values.parse_seconds_from(1, LONGEST_SECONDS),
+        help=f"end it after so long in any case, suspended or not (default, and most: {LONGEST_SECONDS})",
+    )
+    parser.switch("--no-auto-resume", help="once suspended, only vmnest start resumes it, and no request")
+
+
+def _add_what_it_reaches(parser: words.Parser) -> None:
+    parser.option(
+        "--ingress",
+        metavar="NAME|ARN",
+        repeat=True,
+        help="ingress connector, such as HTTP_INGRESS or SHELL_INGRESS (repeatable; default: HTTP_INGRESS)",
+    )
+    parser.switch("-e", "--egress", help="attach the egress connector that AGENT_SANDBOX_EGRESS_CONNECTOR names")
+    parser.option("--egress-connector", metavar="NAME|ARN", help="egress connector to attach")
+
+
+def idle_seconds(options: CreationOptions) -> int | None:
+    """The one option that has two names."""
+    given = {seconds for seconds in (options.idle, options.suspend_after) if seconds is not None}
+    if len(given) > 1:
+        raise errors.UsageError(
+            f"--idle {options.idle} and --suspend-after {options.suspend_after} are one option with two names",
+            hint="Give one of them.",
+        )
+    return given.pop() if given else None
+
+
+def build_parser(verb: verbs.Verb) -> words.Parser:
+    """The verb's options."""
+    parser = words.Parser(verb.title, summary=verb.summary, names="NAME", notes=_NOTES, options=_CreateOptions)
+    add_options(parser)
+    parser.switch("--replace", help="end the sandbox that has this name, if there is one, and take its place")
+    return parser
+
+
+def run(verb: verbs.Verb, options: words.Options) -> int:
+    """Do it, and print the name."""
+    assert isinstance(options, _CreateOptions)
+    output.remark_unusual_place(options=options)
+    (name,) = options.names
+    with output.warnings_as_remarks(options=options), output.progress(f"starting {name}", options=options):
+        data = sandboxes.create_sandbox(
+            name=name,
+            image=options.image,
+            image_version=options.image_version,
+            role=options.role,
+            cpus=options.cpus,
+            memory=options.memory,
+            idle=idle_seconds(options),
+            suspended_for=options.suspended_for,
+            max_duration=options.max_duration,
+            auto_resume=not options.no_auto_resume,
+            run_payload=options.run_payload,
+            log_group=options.log_group,
+            ingress=options.ingress,
+            egress=options.egress,
+            egress_connector=options.egress_connector,
+            labels=dict(options.label or ()),
+            replace=options.replace,
+            wait_timeout=options.wait_timeout,
+            local=options.local or None,
+            region=options.region,
+        )
+    output.result(data, options=options, text=f"{render.to_printable(data['name'])}\n")
+    return 0
