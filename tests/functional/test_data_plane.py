@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,11 +19,13 @@ import pytest
 
 from tests.support.authority import Authority
 from tests.support.cli import Done
+from tests.support.cloud import LocalCloud
 from tests.support.peers import Serve
 from tests.support.peers import json_answer as peer_answer
 from tests.support.planes import BASIC, HEALTHY, NOT_LISTENING, OpenPlanes, Planes
 from tests.support.scripted import CUT, SILENT, Answer, Received, Step, answer, json_answer, text_answer
 from vmnest import Sandbox, errors
+from vmnest.control.microvms import IdlePolicy
 
 MISSING = text_answer(403, "Request missing authentication", x_aws_proxy_error="UNAUTHORIZED")
 REFUSED = text_answer(403, "Token authentication failed")
@@ -425,3 +427,48 @@ def test_a_file_that_does_not_come_whole_is_an_error(
 ) -> None:
     with pytest.raises(errors.VmnestError):
         sandbox(planes(step)).files.read("/a")
+
+
+# -- a real MicroVM ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real(shared_cloud: LocalCloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Sandbox]:
+    """A local sandbox that only a resume wakes."""
+    monkeypatch.setenv("AGENT_SANDBOX_LOCAL_DIR", shared_cloud.folder)
+    monkeypatch.setenv("AGENT_SANDBOX_STATE", str(tmp_path / "state.json"))
+    policy = IdlePolicy(auto_resume_enabled=False)
+    with Sandbox.create("real", local=True, idle_policy=policy) as sandbox:
+        yield sandbox
+
+
+def suspend(cloud: LocalCloud, sandbox: Sandbox) -> None:
+    """As somebody else does it, of whom no record knows."""
+    cloud.client().suspend_microvm(microvmIdentifier=sandbox.microvm_id)
+
+
+def test_a_sandbox_that_others_suspended_is_woken_by_use(shared_cloud: LocalCloud, real: Sandbox) -> None:
+    suspend(shared_cloud, real)
+    assert real.wait("SUSPENDED") == "SUSPENDED"
+    stranger = Sandbox.attach("real", real.microvm_id, endpoint=real.endpoint, local=True)
+    assert stranger.exec("echo", ["awake"]).stdout == b"awake\n"
+
+
+def test_a_suspend_ends_the_command_in_flight_and_the_next_one_wakes_the_sandbox(
+    shared_cloud: LocalCloud, real: Sandbox
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        cut = pool.submit(real.exec, "sh", ["-c", "echo $$ > pid; touch begun; exec sleep 300"])
+        deadline = time.monotonic() + 20
+        while not real.exec("test", ["-e", "begun"]).success:
+            assert time.monotonic() < deadline
+        suspend(shared_cloud, real)
+        # The agent waits for the first command, and starts no other: this one is run when all that is over, once.
+        late = pool.submit(Sandbox.attach("real").exec, "sh", ["-c", "echo >> late"])
+        with pytest.raises(errors.AgentUnreachableError) as caught:
+            cut.result(60)
+        assert caught.value.details["outcome"] == "unknown"
+        assert late.result(60).success
+    assert real.exec("wc", ["-l", "late"]).stdout == b"1 late\n"
+    gone = real.exec("sh", ["-c", "while kill -0 $(cat pid); do sleep 0.1; done"], timeout=20)
+    assert gone.success

@@ -268,15 +268,10 @@ class AgentClient:
             raise error from late
 
     def _tell_state(self, error: errors.AgentUnreachableError) -> None:
-        """Say what became of the MicroVM, as far as that explains why there is no answer."""
-        if self._look is None:
-            return
-        try:
-            state = self._look()
-        except errors.VmnestError as failure:
-            _logger.info("after an answer was lost, the MicroVM's state could not be seen: %s", failure)
-            return
-        error.details["state"] = state
+        """Say what became of the command, as far as the MicroVM's state tells."""
+        state = self._glance()
+        if state is not None:
+            error.details["state"] = state
         if state in names.ENDED_STATES:
             error.add_hint(f"The sandbox has ended meanwhile ({state}), and the command with it.")
         elif state in (names.SUSPENDING, names.SUSPENDED):
@@ -284,6 +279,18 @@ class AgentClient:
                 f"The sandbox was suspended meanwhile ({state}): that cuts connections, and the command is ended when "
                 "the sandbox is resumed. A command alone does not keep a sandbox awake; a longer idle time does."
             )
+        elif error.hint is None:
+            error.add_hint("The command may have run, and may still be running.")
+
+    def _glance(self) -> str | None:
+        """The MicroVM's state, if it is to be had."""
+        if self._look is None:
+            return None
+        try:
+            return self._look()
+        except errors.VmnestError as failure:
+            _logger.info("after an answer was lost, the MicroVM's state could not be seen: %s", failure)
+            return None
 
     def _use_recovery(self, error: errors.VmnestError) -> None:
         if self._recover is not None:

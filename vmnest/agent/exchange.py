@@ -140,7 +140,5 @@ def lost_answers(request: Request) -> Iterator[None]:
         if request.command is None or not error.sent:
             raise
         raise errors.AgentUnreachableError(
-            f"no answer about {request.command[:200]!r}: {error}",
-            hint="The command may have run, and may still be running.",
-            details={"outcome": "unknown"},
+            f"no answer about {request.command[:200]!r}: {error}", details={"outcome": "unknown"}
         ) from error
