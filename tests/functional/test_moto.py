@@ -5,8 +5,6 @@ moto computes each signature anew with botocore's signer, and knows whose key it
 
 import hashlib
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -15,6 +13,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
+from tests.support.moto_server import serving_moto, switch_on_authentication
 from vmnest import errors, transport
 from vmnest.aws import credentials, service, signing
 from vmnest.aws.credentials import Credentials
@@ -25,15 +24,6 @@ ALLOW_ALL = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow
 TRUST_ALL = json.dumps(
     {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}]}
 )
-SERVE = """
-import sys
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()
-server.stop()
-"""
 
 
 @dataclass
@@ -84,25 +74,14 @@ class Moto:
 
 @pytest.fixture(scope="module")
 def moto() -> Iterator[Moto]:
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SERVE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        url = f"http://127.0.0.1:{process.stdout.readline().strip()}"
+    with serving_moto() as url:
         sender = transport.Transport(environ={})
         try:
             user, nobody, role = prepare(url)
-            sender.send("POST", f"{url}/moto-api/reset-auth", body=b"0", deadline=Deadline(20)).read(1000)
+            switch_on_authentication(url)
             yield Moto(url, user, nobody, role, sender)
         finally:
             sender.close()
-            process.stdin.close()
-            process.wait(20)
 
 
 def prepare(url: str) -> tuple[Credentials, Credentials, Credentials]:

@@ -48,25 +48,6 @@ def write_token(home: Path, key: str, **members: object) -> None:
     (folder / f"{hashlib.sha1(key.encode()).hexdigest()}.json").write_text(json.dumps({**token, **members}))
 
 
-def sts(world: World, *, session: str = "ROLE"):
-    """An STS that knows its three operations by name, and no signatures (moto's, in the functional tests, does)."""
-
-    def answer(request) -> Answer:
-        operation = request.body.decode().split("Action=")[1].split("&")[0]
-        access, secret, token = world.keys.make(session)
-        made = (
-            f"<AccessKeyId>{access}</AccessKeyId><SecretAccessKey>{secret}</SecretAccessKey>"
-            f"<SessionToken>{token}</SessionToken><Expiration>{moment(world.keys.lifetime)}</Expiration>"
-        )
-        body = (
-            f'<{operation}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><{operation}Result>'
-            f"<Credentials>{made}</Credentials></{operation}Result></{operation}Response>"
-        )
-        return Answer(200, body.encode(), [("Content-Type", "text/xml")])
-
-    return world.start(answer)
-
-
 def get(**options: object):
     return chain.ChainSource(environ=os.environ, **options).get()
 
@@ -169,7 +150,7 @@ def test_an_sso_session_that_ends_is_renewed_by_its_refresh_token(home, portal, 
 
 
 def test_a_role_is_assumed_with_another_profile_s_keys(home, world: World, monkeypatch):
-    peer = sts(world)
+    peer = world.sts()
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", peer.url)
     write(
         home,
@@ -183,7 +164,7 @@ def test_a_role_is_assumed_with_another_profile_s_keys(home, world: World, monke
 
 
 def test_a_role_is_assumed_with_the_instance_s_keys_and_no_proxy(home, world: World, monkeypatch):
-    metadata, peer = world.instance(), sts(world)
+    metadata, peer = world.instance(), world.sts()
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", peer.url)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata.url)
@@ -193,7 +174,7 @@ def test_a_role_is_assumed_with_the_instance_s_keys_and_no_proxy(home, world: Wo
 
 
 def test_a_role_is_assumed_with_keys_of_the_environment(home, world: World, monkeypatch):
-    peer = sts(world)
+    peer = world.sts()
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", peer.url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDENV")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
@@ -203,7 +184,7 @@ def test_a_role_is_assumed_with_keys_of_the_environment(home, world: World, monk
 
 
 def test_a_web_identity_gives_keys(home, world: World, monkeypatch):
-    peer = sts(world)
+    peer = world.sts()
     (home / "token").write_text("jwt-of-the-cluster")
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", peer.url)
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(home / "token"))
@@ -333,7 +314,7 @@ def test_a_child_of_fork_finds_its_own_keys_though_the_parent_was_finding(home):
 
 @pytest.fixture
 def role(home, world: World, monkeypatch):
-    peer = sts(world)
+    peer = world.sts()
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", peer.url)
     monkeypatch.setenv("AWS_PROFILE", "p")
     write(
