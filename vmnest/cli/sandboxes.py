@@ -129,8 +129,8 @@ def _policy(policy: dict[str, object]) -> str:
     after = f"after {render.render_duration(idle)} without a request"
     if not suspended:
         return f"ends {after}"
-    woken = "the next request" if policy["auto_resume_enabled"] else "vmnest start alone"
-    return f"suspended {after}, for up to {render.render_duration(suspended)}; resumed by {woken}"
+    woken = "resumed" if policy["auto_resume_enabled"] else "not resumed"
+    return f"suspended {after}, for up to {render.render_duration(suspended)}; {woken} by the next request"
 
 
 def _inspect(options: words.Options) -> None:

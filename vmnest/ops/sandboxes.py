@@ -54,7 +54,7 @@ def create_sandbox(
         idle: Seconds without a request after which it is suspended; 900 by default.
         suspended_for: Seconds after which it ends when it is suspended; 0 ends it instead; 28,800 by default.
         max_duration: Seconds after which it ends in any case; 28,800 by default.
-        auto_resume: Whether a request resumes it when it was suspended for being idle.
+        auto_resume: Whether a request resumes it when it is suspended.
         run_payload: Text for the image's run hook, up to 4,096 bytes.
         log_group: CloudWatch log group that it writes to.
         ingress: Ingress connectors, names or ARNs; HTTP_INGRESS by default.

@@ -95,7 +95,7 @@ def test_ps_tells_when_and_how_it_ends(
     assert shown["labels"] == "team=a, tier=b c"
     assert (shown["ingress"], shown["egress"]) == ("in", "out")
     assert shown["idle policy"] == (
-        "suspended after 1m30s without a request, for up to 1h; resumed by vmnest start alone"
+        "suspended after 1m30s without a request, for up to 1h; not resumed by the next request"
     )
     text = show(serve, monkeypatch, capfd, idlePolicy={**policy, "suspendedDurationSeconds": 0})
     assert "ends after 1m30s without a request\n" in text
