@@ -247,18 +247,6 @@ class TestLife:
             with pytest.raises(ConnectionRefusedError):
                 ask(started, "GET", "/", headers={})
 
-    def test_leftovers_of_a_daemon_that_was_killed_are_cleaned_away(self):
-        with open_cloud() as cloud, contextlib.ExitStack() as stack:
-            stack.enter_context(running_microvm(cloud))
-            cloud.process.kill()
-            cloud.process.wait()
-            process, line = start_daemon(cloud.folder)
-            try:
-                rendezvous.parse_ready(line)
-                assert os.listdir(os.path.join(cloud.folder, "vms")) == []
-            finally:
-                end_daemon(process, cloud.folder)
-
     def test_it_starts_where_nothing_can_be_imported_from(self, tmp_path):
         """A starter may spell out the path and vanish."""
         with open_cloud(PYTHONPATH=str(ROOT)) as cloud:
