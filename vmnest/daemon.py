@@ -28,6 +28,9 @@ __all__ = ["ask", "ensure", "find", "is_at", "is_older", "notes", "require_linux
 PROGRAM = "local"
 SIGNING_NAME = "lambda"
 MAX_ANSWER_BYTES = 2**20
+# With less than this to write to, a start that failed did so for that reason, whatever it says.
+_LEAST_ROOM_BYTES = 2**20
+_LEAST_FILES = 100
 
 
 def require_linux(platform: str = sys.platform) -> None:
@@ -151,10 +154,18 @@ def _start(folder: str, *, environ: Mapping[str, str], deadline: Deadline) -> re
     process.wait()
     try:
         return rendezvous.parse_ready(line)
-    except errors.LocalDaemonError as error:
-        if error.hint is None:
+    except errors.LocalCloudError as error:
+        if _is_full(folder):
+            error.add_hint(f"The disk is full: make room in {folder}, or set AGENT_SANDBOX_LOCAL_DIR to another place.")
+        elif isinstance(error, errors.LocalDaemonError) and error.hint is None:
             error.add_hint(_log_hint(folder))
         raise
+
+
+def _is_full(folder: str) -> bool:
+    found = os.statvfs(folder)
+    counts_files = found.f_files > 0
+    return found.f_bavail * found.f_frsize < _LEAST_ROOM_BYTES or (counts_files and found.f_favail < _LEAST_FILES)
 
 
 def _log_hint(folder: str) -> str:
