@@ -10,7 +10,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -62,7 +62,7 @@ def json_answer(status: int, content: object, *, headers: Mapping[str, str] | No
 class Raw:
     """A step: these bytes, ``pause`` seconds between them; then the connection stays open or ends."""
 
-    pieces: tuple[bytes, ...]
+    pieces: Iterable[bytes]
     then_close: bool = True
     pause: float = 0.0
 

@@ -7,11 +7,13 @@ often meets a 502. A command is sent again after a 502 that proves nothing only 
 MicroVM meanwhile.
 
 Time: the command's ``timeout`` is enforced in the guest. The client waits that long and a grace; without a timeout it
-waits as long as the command runs.
+waits as long as the command runs. Meanwhile it looks, every now and then, whether the MicroVM still runs, and asks the
+agent how it is: to the platform a command is no traffic, and it would suspend a MicroVM in the middle of a long one.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -34,8 +36,9 @@ __all__ = ["AgentClient", "Health"]
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 GRACE_SECONDS = 30.0  # beyond a command's timeout: for a suspended sandbox to wake up, and for the way there and back
 SLOWEST_UPLOAD_BYTES_PER_SECOND = 65536.0
-HEALTH_SECONDS = 10.0  # one look at the agent while it is waited for
+HEALTH_SECONDS = 10.0  # one look at the agent, while it or a command is waited for
 WAKE_SECONDS = 30.0  # how long an unexecuted request is repeated
+QUIET_SECONDS = 25.0  # between two looks at a MicroVM whose command is waited for; the shortest idle time is 60 s
 FIRST_RETRY_SECONDS = 0.02
 LAST_RETRY_SECONDS = 1.0
 
@@ -73,6 +76,7 @@ class AgentClient:
         look: Asks for the MicroVM's state, without waking it: called when a command's answer was lost.
         grace: Seconds added to a command's timeout before the agent counts as unreachable.
         wake: Seconds during which an unexecuted request is repeated.
+        quiet: Seconds without a byte of a command's answer after which the sandbox is looked at, and kept awake.
     """
 
     def __init__(
@@ -87,6 +91,7 @@ class AgentClient:
         look: Callable[[], str] | None = None,
         grace: float = GRACE_SECONDS,
         wake: float = WAKE_SECONDS,
+        quiet: float = QUIET_SECONDS,
     ) -> None:
         self.endpoint = endpoint
         self._headers = headers
@@ -97,6 +102,7 @@ class AgentClient:
         self._look = look
         self._grace = grace
         self._wake = wake
+        self._quiet = quiet
 
     def __repr__(self) -> str:
         return f"AgentClient({self.endpoint!r}, port={self._port})"
@@ -277,7 +283,7 @@ class AgentClient:
         elif state in (names.SUSPENDING, names.SUSPENDED):
             error.add_hint(
                 f"The sandbox was suspended meanwhile ({state}): that cuts connections, and the command is ended when "
-                "the sandbox is resumed. A command alone does not keep a sandbox awake; a longer idle time does."
+                "the sandbox is resumed."
             )
         elif error.hint is None:
             error.add_hint("The command may have run, and may still be running.")
@@ -291,6 +297,28 @@ class AgentClient:
         except errors.VmnestError as failure:
             _logger.info("after an answer was lost, the MicroVM's state could not be seen: %s", failure)
             return None
+
+    def _keep_awake(self, request: exchange.Request) -> None:
+        """Called while a command runs quietly: nothing but traffic keeps its MicroVM from being suspended for idleness.
+
+        Raises:
+            errors.AgentUnreachableError: the MicroVM does not run any more: no answer will come.
+        """
+        # First, since traffic would wake a MicroVM that was suspended on purpose.
+        state = self._glance()
+        if state in (*names.ENDED_STATES, names.SUSPENDED):
+            raise exchange.lost(request, "the sandbox does not run any more")
+        if state == names.SUSPENDING:  # the command has a moment left to end in
+            return
+        probe = exchange.Request(
+            "GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=Deadline(HEALTH_SECONDS, clock=self._clock)
+        )
+        try:
+            with self._authorised(probe) as response:
+                _health(response)
+        except errors.VmnestError as failure:
+            # It may be too busy for us. What is waited for is the command's end.
+            _logger.info("while a command runs, its agent could not be asked how it is: %s", failure)
 
     def _use_recovery(self, error: errors.VmnestError) -> None:
         if self._recover is not None:
@@ -318,6 +346,8 @@ class AgentClient:
                 headers=headers,
                 body=request.body,
                 deadline=request.bound,
+                read_timeout=None if request.command is None else self._quiet,
+                on_silence=None if request.command is None else functools.partial(self._keep_awake, request),
                 retry_stale=request.is_repeatable,
             )
         if response.status == 200 or request.is_timeout(response):

@@ -21,6 +21,7 @@ __all__ = [
     "AnswerDeadline",
     "Request",
     "beginning",
+    "lost",
     "lost_answers",
 ]
 
@@ -139,6 +140,12 @@ def lost_answers(request: Request) -> Iterator[None]:
     except errors.TransportError as error:
         if request.command is None or not error.sent:
             raise
-        raise errors.AgentUnreachableError(
-            f"no answer about {request.command[:200]!r}: {error}", details={"outcome": "unknown"}
-        ) from error
+        raise lost(request, str(error)) from error
+
+
+def lost(request: Request, reason: str) -> errors.AgentUnreachableError:
+    """The error for a command whose answer does not come."""
+    assert request.command is not None
+    return errors.AgentUnreachableError(
+        f"no answer about {request.command[:200]!r}: {reason}", details={"outcome": "unknown"}
+    )

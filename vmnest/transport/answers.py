@@ -58,36 +58,59 @@ class Headers:
 
 
 class Patience:
-    """How long the next wait of one exchange may be; remembers whether the peer has answered anything, and hung up."""
+    """How long the next wait of one exchange may be; remembers whether the peer has answered anything, and hung up.
 
-    __slots__ = ("answered", "deadline", "ended", "read_timeout")
+    ``on_silence`` is called whenever nothing has come for ``read_timeout`` seconds, and the wait goes on, unless it
+    raises; without it the exchange ends then.
+    """
 
-    def __init__(self, deadline: Deadline, read_timeout: float | None) -> None:
+    __slots__ = ("answered", "deadline", "ended", "on_silence", "read_timeout")
+
+    def __init__(
+        self, deadline: Deadline, read_timeout: float | None, on_silence: Callable[[], object] | None = None
+    ) -> None:
         self.deadline = deadline
         self.read_timeout = read_timeout
+        self.on_silence = on_silence
         self.answered = False
         self.ended = False
 
     def seconds(self) -> float | None:
-        """The timeout of the next wait, None for no end; raises TimeoutError if nothing is left."""
+        """The timeout of the next send, None for no end; raises TimeoutError if nothing is left."""
+        # A silence that ends nothing is no bound for a slow upload either.
+        return self._clamp(None if self.on_silence is not None else self.read_timeout)
+
+    def read(self, sock: socket.socket, buffer: WriteableBuffer) -> int:
+        """The number of bytes that came into ``buffer``; 0 at the end of the stream."""
+        while True:
+            sock.settimeout(self._clamp(self.read_timeout))
+            try:
+                return sock.recv_into(buffer)
+            except TimeoutError:
+                if self.on_silence is None or self.deadline.expired:
+                    raise
+            self.on_silence()
+
+    def _clamp(self, longest: float | None) -> float | None:
         left = self.deadline.remaining()
         if left == 0:
             raise TimeoutError("the deadline has passed")
-        return self.read_timeout if left is None else self.deadline.clamp(self.read_timeout or left)
+        return longest if left is None else self.deadline.clamp(longest or left)
 
 
 class _PatientReader(io.RawIOBase):
     def __init__(self, sock: socket.socket, patience: Patience) -> None:
         self._sock = sock
-        self._raw: Any = sock.makefile("rb", buffering=0)
+        # Holds the socket open when http.client closes it after the head. It is not read through: a file refuses to be
+        # read further after a timeout, where a socket does not mind.
+        self._holder: Any = sock.makefile("rb", buffering=0)
         self._patience = patience
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: WriteableBuffer) -> int | None:
-        self._sock.settimeout(self._patience.seconds())
-        count: int | None = self._raw.readinto(buffer)
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        count = self._patience.read(self._sock, buffer)
         if count:
             self._patience.answered = True
         else:
@@ -96,7 +119,7 @@ class _PatientReader(io.RawIOBase):
 
     def close(self) -> None:
         if not self.closed:
-            self._raw.close()
+            self._holder.close()
             super().close()
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import ssl
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from .. import __version__, errors, settings
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
@@ -100,6 +100,7 @@ class Transport:
         deadline: Deadline,
         connect_timeout: float = CONNECT_TIMEOUT_SECONDS,
         read_timeout: float | None = None,
+        on_silence: Callable[[], object] | None = None,
         retry_stale: bool = True,
     ) -> Response:
         """Send one request and return its answer, whatever the status; the body is still on the wire.
@@ -110,6 +111,8 @@ class Transport:
         Args:
             deadline: The end of the whole exchange, the reading of the body included.
             read_timeout: The longest silence of the peer.
+            on_silence: Called at the end of each such silence, and the wait goes on, unless it raises: then the
+                exchange is over. Without it, the silence ends it.
             retry_stale: A pooled connection may turn out to have been closed by the peer. Repeat the request on a new
                 one if nothing was answered, even when the method is not idempotent.
 
@@ -121,7 +124,7 @@ class Transport:
         is_repeatable = retry_stale or request.method in _IDEMPOTENT
         can_replay = body is None or isinstance(body, bytes)
         limit = _IDLE_LIMIT_SECONDS if is_repeatable and can_replay else _IDLE_LIMIT_UNREPEATABLE_SECONDS
-        patience = Patience(deadline, read_timeout)
+        patience = Patience(deadline, read_timeout, on_silence)
         connection = self._own_pool().take(origin, idle_limit=limit)
         if connection is not None:
             try:

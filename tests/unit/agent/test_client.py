@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from tests.support.scripted import (
     CUT,
     SILENT,
     Answer,
+    Received,
     ScriptedServer,
     Step,
     answer,
@@ -296,6 +298,77 @@ def test_whoever_takes_the_output_may_take_it_slowly(connect: Any, fake_clock: F
         connect(server, grace=1).exec("x", timeout=1, on_stdout=page)
     assert len(b"".join(taken)) == 2_000_000
     assert len(taken) > 5
+
+
+# -- a command that is quiet -------------------------------------------------------------------------------------------
+
+
+class Quiet:
+    """An agent whose command ends once it was asked how it is ``looks`` times."""
+
+    def __init__(self, looks: int, health: Answer = HEALTHY) -> None:
+        self.left = looks
+        self.health = health
+        self.over = threading.Event()
+
+    def __call__(self, request: Received) -> Answer:
+        if request.target == "/v1/exec":
+            assert self.over.wait(20)
+            return done(0, b"ok")
+        self.left -= 1
+        if self.left <= 0:
+            self.over.set()
+        return self.health
+
+
+@pytest.mark.parametrize(
+    "health", [HEALTHY, NOT_LISTENING, answer(502), answer(500), CUT, answer(200, "<html>")], ids=range(6)
+)
+def test_a_sandbox_is_kept_awake_while_its_command_is_waited_for(connect: Any, health: Answer) -> None:
+    states: list[str] = []
+
+    def look() -> str:
+        states.append("RUNNING")
+        return "RUNNING"
+
+    with ScriptedServer(Quiet(3, health), repeat_last=True) as server:
+        assert connect(server, look=look, quiet=0.02).exec("sleep").stdout == b"ok"
+    targets = [request.target for request in server.requests]
+    assert targets[0] == "/v1/exec"
+    assert set(targets[1:]) == {"/healthz"}
+    assert len(states) >= 3
+
+
+def test_without_a_way_to_look_it_is_kept_awake_all_the_same(connect: Any) -> None:
+    with ScriptedServer(Quiet(2), repeat_last=True) as server:
+        assert connect(server, quiet=0.02).exec("sleep").stdout == b"ok"
+
+
+@pytest.mark.parametrize(("state", "said"), [("SUSPENDED", "was suspended"), ("TERMINATED", "has ended")])
+def test_a_command_whose_sandbox_does_not_run_any_more_is_not_waited_for(connect: Any, state: str, said: str) -> None:
+    agent = Quiet(1)
+    with ScriptedServer(agent, repeat_last=True) as server:
+        with pytest.raises(errors.AgentUnreachableError, match="does not run any more") as caught:
+            connect(server, look=lambda: state, quiet=0.02).exec("sleep")
+        agent.over.set()
+    assert caught.value.details == {"outcome": "unknown", "state": state}
+    assert said in (caught.value.hint or "")
+    assert [request.target for request in server.requests] == ["/v1/exec"]  # nothing that would wake it
+
+
+def test_a_command_may_end_while_its_sandbox_is_about_to_be_suspended(connect: Any) -> None:
+    agent = Quiet(1)
+    looks: list[int] = []
+
+    def look() -> str:
+        looks.append(1)
+        if len(looks) == 3:
+            agent.over.set()
+        return "SUSPENDING"
+
+    with ScriptedServer(agent, repeat_last=True) as server:
+        assert connect(server, look=look, quiet=0.02).exec("sleep").stdout == b"ok"
+    assert [request.target for request in server.requests] == ["/v1/exec"]
 
 
 # -- when an answer is lost, what became of the MicroVM ----------------------------------------------------------------

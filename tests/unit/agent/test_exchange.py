@@ -88,6 +88,10 @@ def test_of_a_command_that_was_not_sent_there_is_no_doubt(failure: errors.Transp
         raise failure
 
 
+def test_of_a_long_command_an_error_shows_the_beginning() -> None:
+    assert len(exchange.lost(request("x" * 10_000), "why").message) < 300
+
+
 def test_the_lost_answer_of_anything_else_is_what_it_is() -> None:
     with pytest.raises(errors.ConnectionLostError), exchange.lost_answers(request()):
         raise errors.ConnectionLostError("cut")

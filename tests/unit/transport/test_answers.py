@@ -1,10 +1,12 @@
 """Reading answers: whole, cut, too large, in pieces, with interim answers before them."""
 
+import contextlib
 import threading
 import time
 
 import pytest
 
+from tests.support.authority import Authority
 from tests.support.peers import Answer, Raw, Serve
 from vmnest import errors, transport
 from vmnest.deadline import Deadline
@@ -100,6 +102,71 @@ def test_an_answer_that_is_cut_is_no_answer(send, wire):
         send(wire).read(100)
     assert isinstance(caught.value, errors.ConnectionLostError)
     assert caught.value.sent is True
+
+
+WHOLE = OK + b"Content-Length: 5\r\n\r\nhello"
+
+
+@pytest.mark.parametrize("at", [0, 10, 20, len(WHOLE) - 3])
+def test_each_silence_is_told_and_the_wait_goes_on(serve: Serve, at: int):
+    silences = threading.Semaphore(0)
+    with contextlib.closing(transport.Transport(environ={})) as sender:
+
+        def gate():  # the rest of the answer comes after the second silence
+            yield WHOLE[:at]
+            for _ in range(2):
+                assert silences.acquire(timeout=SECONDS)
+            yield WHOLE[at:]
+
+        peer = serve(Raw(gate()))
+        response = sender.send(
+            "GET", peer.url, deadline=Deadline(SECONDS), read_timeout=0.02, on_silence=silences.release
+        )
+        assert response.read(5) == b"hello"
+
+
+def test_under_tls_as_well(serve: Serve, authority: Authority):
+    silences = threading.Semaphore(0)
+
+    def gate():
+        yield WHOLE[:30]
+        assert silences.acquire(timeout=SECONDS)
+        yield WHOLE[30:]
+
+    peer = serve(Raw(gate()), tls=authority.context("127.0.0.1"))
+    with contextlib.closing(transport.Transport(verify=str(authority.bundle), environ={})) as sender:
+        response = sender.send(
+            "GET", peer.url, deadline=Deadline(SECONDS), read_timeout=0.02, on_silence=silences.release
+        )
+        assert response.read(5) == b"hello"
+
+
+class EnoughError(Exception):
+    """Whoever listens has had enough."""
+
+
+@pytest.mark.parametrize("at", [0, 10, len(WHOLE) - 3])
+def test_whoever_is_told_of_a_silence_can_end_the_wait(serve: Serve, at: int):
+    def enough():
+        raise EnoughError
+
+    peer = serve(Raw((WHOLE[:at],), then_close=False, pause=SECONDS), Answer(200, b"next"))
+    with contextlib.closing(transport.Transport(environ={})) as sender:
+        with (
+            pytest.raises(EnoughError),
+            sender.send("GET", peer.url, deadline=Deadline(SECONDS), read_timeout=0.02, on_silence=enough) as response,
+        ):
+            response.read(5)
+        assert sender.send("GET", peer.url, deadline=Deadline(SECONDS)).read(5) == b"next"
+    assert peer.connections == 2
+
+
+def test_a_silence_does_not_outlast_the_deadline(serve: Serve):
+    told = []
+    peer = serve(Raw((b"",), then_close=False, pause=SECONDS))
+    with contextlib.closing(transport.Transport(environ={})) as sender, pytest.raises(errors.ReadTimeoutError):
+        sender.send("GET", peer.url, deadline=Deadline(0.2), read_timeout=0.02, on_silence=lambda: told.append(1))
+    assert len(told) > 2
 
 
 @pytest.mark.parametrize(
