@@ -171,7 +171,9 @@ class MicroVMs:
             )
         except errors.ResourceNotFoundError as error:
             raise errors.ImageNotFoundError(
-                error.message, hint="Check its ARN and region; to run, a version of it must be SUCCESSFUL and ACTIVE."
+                error.message,
+                hint="Check its ARN and region; to run, a version of it must be SUCCESSFUL and ACTIVE.",
+                details=error.details,
             ) from error
         return MicroVM.from_wire(answer, operation="RunMicrovm")
 

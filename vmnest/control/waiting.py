@@ -12,6 +12,8 @@ from .microvms import MicroVM, MicroVMs
 
 _FIRST_DELAY_SECONDS = 0.1
 _LAST_DELAY_SECONDS = 2.0
+# A wait may take hours: what fails meanwhile, and may pass, is outlasted this long. (Each call repeats itself, too.)
+_OUTAGE_SECONDS = 60.0
 
 
 def wait_until(
@@ -29,25 +31,31 @@ def wait_until(
         errors.MicroVMEndedError: it ended, and that was not waited for; with the service's reason.
         errors.MicroVMNotFoundError: the service knows none of that id.
         errors.WaitTimeoutError: the deadline passed; with the state that was seen last.
+        errors.VmnestError: the service does not answer: at once if it never did, else when that does not pass.
     """
-    delays = deadlines.backoff(first=_FIRST_DELAY_SECONDS, last=_LAST_DELAY_SECONDS)
-    last_state = ""
-    while True:
-        microvm = microvms.get(microvm_id, deadline=deadline)
-        if microvm.state != last_state:
-            last_state = microvm.state
-            if on_state is not None:
-                on_state(microvm)
-        if microvm.state in states:
-            return microvm
-        # TERMINATING leads to TERMINATED only, so it is an end too, unless that end is the goal.
-        if microvm.ended and names.TERMINATED not in states:
-            raise ended(microvm)
-        delay = next(delays)
+    microvm: MicroVM | None = None
+    seen_at = clock.monotonic()
+    for delay in deadlines.backoff(first=_FIRST_DELAY_SECONDS, last=_LAST_DELAY_SECONDS):
+        try:
+            latest = microvms.get(microvm_id, deadline=deadline)
+        except errors.VmnestError as error:
+            if microvm is None or not error.retryable or clock.monotonic() - seen_at > _OUTAGE_SECONDS:
+                raise
+        else:
+            seen_at = clock.monotonic()
+            if on_state is not None and (microvm is None or latest.state != microvm.state):
+                on_state(latest)
+            microvm = latest
+            if microvm.state in states:
+                return microvm
+            # TERMINATING leads to TERMINATED only, so it is an end too, unless that end is the goal.
+            if microvm.ended and names.TERMINATED not in states:
+                raise ended(microvm)
         left = deadline.remaining()
         if left is not None and delay >= left:
             raise _too_late(microvm, states, deadline)
         clock.sleep(delay)
+    raise AssertionError("the schedule of delays has no end")
 
 
 def ended(microvm: MicroVM) -> errors.MicroVMEndedError:

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.support.control import Controlled, Controls, vm
-from tests.support.peers import json_answer
+from tests.support.peers import Answer, json_answer
 from vmnest import errors
 from vmnest.control import waiting
 from vmnest.control.microvms import MicroVM
@@ -81,3 +81,29 @@ def test_an_unknown_microvm_is_not_waited_for(controls: Controls):
     made = controls(json_answer(404, {"message": "MicroVM not found"}))
     with pytest.raises(errors.MicroVMNotFoundError):
         wait(made, names.RUNNING)
+
+
+def test_a_failure_that_passes_is_outlasted_once_the_service_has_answered(controls: Controls):
+    made = controls(*states("RUNNING"), *[Answer(503, b"busy", [])] * 12, *states("RUNNING", "TERMINATED"))
+    assert wait(made, names.TERMINATED, seconds=None).state == "TERMINATED"
+
+
+def test_a_failure_that_does_not_pass_is_the_error(controls: Controls):
+    made = controls(*states("RUNNING"), *[Answer(503, b"busy", [])] * 500)
+    with pytest.raises(errors.ServiceFaultError):
+        wait(made, names.TERMINATED, seconds=None)
+    assert sum(made.clock.sleeps) > 60
+
+
+def test_a_service_that_never_answered_is_not_waited_for(controls: Controls):
+    made = controls(*[Answer(503, b"busy", [])] * 500)
+    with pytest.raises(errors.ServiceFaultError):
+        wait(made, names.TERMINATED, seconds=None)
+    assert sum(made.clock.sleeps) < 60
+
+
+def test_a_microvm_that_is_unknown_by_now_is_an_error_at_once(controls: Controls):
+    gone = json_answer(404, {"message": "MicroVM not found"}, headers={"x-amzn-errortype": "ResourceNotFoundException"})
+    made = controls(*states("RUNNING"), gone)
+    with pytest.raises(errors.MicroVMNotFoundError):
+        wait(made, names.TERMINATED, seconds=None)
