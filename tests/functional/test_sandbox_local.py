@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.cloud import LocalCloud
 from tests.support.paths import ROOT
-from vmnest import ExecResult, Sandbox, errors, registry, target
+from vmnest import ExecResult, IdlePolicy, Sandbox, errors, registry
 from vmnest.deadline import Deadline
-from vmnest.sandbox import launch, wishes
+from vmnest.wire import names
 
 
 @pytest.fixture
@@ -40,6 +40,11 @@ def is_running_on_host(command: str) -> bool:
 def states(cloud: LocalCloud) -> dict[str, str]:
     items = cloud.client().list_microvms()["items"]
     return {item["microvmId"]: item["state"] for item in items}
+
+
+def alive(cloud: LocalCloud) -> list[str]:
+    """The MicroVMs that have not ended; one that is ending has, as far as its client is concerned."""
+    return [microvm_id for microvm_id, state in states(cloud).items() if state not in names.ENDED_STATES]
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
@@ -172,29 +177,211 @@ def test_a_microvm_that_ended_behind_our_back_is_told_with_its_reason(
     assert records.all() == []
 
 
-def test_a_launch_whose_client_was_killed_is_found_and_ended_by_its_name(
+def test_a_replaced_sandbox_is_gone_and_its_name_is_the_successors(
     shared_cloud: LocalCloud, records: registry.Registry
 ) -> None:
-    place = target.resolve(local=True)
-    control = place.control(deadline=Deadline(30))
-    wish = wishes.Wish(
-        name="orphan",
-        image="local",
-        image_version=None,
-        execution_role_arn=None,
-        idle_policy=None,
-        maximum_duration_seconds=3600,
-        ingress=(),
-        egress=(),
-        run_payload=None,
-        cpus=1,
-        memory_mib=None,
-        agent_port=8080,
-        labels={},
-    )
-    record, spec = launch.plan(wish, place=place, control=control, deadline=Deadline(30))
-    records.put(record)
-    microvm = control.microvms.run(spec, deadline=Deadline(30))  # and here the client dies
+    first = Sandbox.create("box", local=True, replace=True)
+    first.files.write("note", "of the first")
+    with Sandbox.create("box", local=True, replace=True) as second:
+        assert states(shared_cloud)[first.microvm_id] in ("TERMINATING", "TERMINATED")
+        assert [record.microvm_id for record in records.all()] == [second.microvm_id]
+        with pytest.raises(errors.RemoteFileNotFoundError):
+            second.files.read("note")
+
+
+CREATOR = """
+import sys
+from vmnest import Sandbox, errors
+try:
+    print(Sandbox.create("box", local=True).microvm_id)
+except errors.NameInUseError:
+    sys.exit(9)
+"""
+
+
+def test_of_many_processes_that_create_one_name_one_wins(shared_cloud: LocalCloud, records: registry.Registry) -> None:
+    creators = [
+        subprocess.Popen([sys.executable, "-c", CREATOR], cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(5)
+    ]
+    told = [creator.communicate(timeout=120)[0].strip() for creator in creators]
+    assert sorted(creator.returncode for creator in creators) == [0, 9, 9, 9, 9]
+    with Sandbox.get("box") as sandbox:
+        assert [text for text in told if text] == [sandbox.microvm_id]
+        assert alive(shared_cloud) == [sandbox.microvm_id]
+
+
+# -- suspending and resuming -------------------------------------------------------------------------------------------
+
+
+def test_files_and_processes_survive_a_suspend_and_stand_still_meanwhile(
+    sandbox: Sandbox, records: registry.Registry
+) -> None:
+    sandbox.files.write("note", "kept")
+    sandbox.shell("(while :; do echo tick >> ticks; sleep 0.02; done) >/dev/null 2>&1 &")
+    before = len(sandbox.files.read("ticks"))
+    sandbox.suspend()
+    assert sandbox.refresh() == sandbox.inspect()["state"] == "SUSPENDED"
+    assert records.require("box").stopped_at == pytest.approx(time.time(), abs=60)
+    time.sleep(1)  # what ran would write some 40 lines meanwhile
+    sandbox.start()
+    assert (sandbox.state, records.require("box").stopped_at) == ("RUNNING", None)
+    assert sandbox.files.read_text("note") == "kept"
+    assert len(sandbox.files.read("ticks")) - before < 20 * len("tick\n")
+    before = len(sandbox.files.read("ticks"))
+    deadline = Deadline(10)
+    while len(sandbox.files.read("ticks")) == before:
+        deadline.check("the program in the sandbox to go on")
+
+
+def test_use_resumes_it_and_takes_the_mark_away(sandbox: Sandbox, records: registry.Registry) -> None:
+    sandbox.suspend()
+    assert Sandbox.get("box").exec("echo", ["awake"]).stdout == b"awake\n"
+    assert records.require("box").stopped_at is None
+    sandbox.suspend()
+    with ThreadPoolExecutor(20) as pool:
+        assert {result.stdout for result in pool.map(lambda _n: sandbox.exec("echo", ["x"]), range(20))} == {b"x\n"}
+
+
+def test_use_that_must_not_resume_it_leaves_it_suspended(sandbox: Sandbox, shared_cloud: LocalCloud) -> None:
+    sandbox.suspend()
+    careful = Sandbox.get("box", auto_resume=False)
+    for use in (lambda: careful.exec("true"), lambda: careful.shell("true"), lambda: careful.files.read("note")):
+        with pytest.raises(errors.SandboxSuspendedError, match="box"):
+            use()
+    assert careful.wait("SUSPENDED", timeout=5) == states(shared_cloud)[sandbox.microvm_id] == "SUSPENDED"
+    careful.resume()
+    assert careful.exec("true").success
+
+
+def test_what_does_not_resume_by_itself_is_resumed_by_use_all_the_same(
+    shared_cloud: LocalCloud, records: registry.Registry
+) -> None:
+    policy = IdlePolicy(max_idle_duration_seconds=60, suspended_duration_seconds=600, auto_resume_enabled=False)
+    with Sandbox.create("box", local=True, idle_policy=policy) as sandbox:
+        shared_cloud.client().suspend_microvm(microvmIdentifier=sandbox.microvm_id)  # as if for idleness
+        sandbox.wait("SUSPENDED", timeout=10)
+        for user in (sandbox, Sandbox.get("box")):
+            assert user.exec("echo", ["awake"]).stdout == b"awake\n"
+
+
+def test_suspends_and_resumes_of_several_at_once_end_well(sandbox: Sandbox) -> None:
+    for verb in (sandbox.suspend, sandbox.resume):
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _number, verb=verb: verb(), range(4)))
+    assert sandbox.exec("true").success
+
+
+def test_a_wait_sees_the_end_that_another_process_brings(sandbox: Sandbox, shared_cloud: LocalCloud) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(sandbox.wait, timeout=60)
+        shared_cloud.client().terminate_microvm(microvmIdentifier=sandbox.microvm_id)
+        assert waiting.result() == "TERMINATED"
+    with pytest.raises(errors.MicroVMEndedError):
+        sandbox.wait("RUNNING", timeout=5)
+
+
+# -- creators that are killed ------------------------------------------------------------------------------------------
+
+# Creates a sandbox and kills itself at the given step, which leaves the registry as a kill from outside would.
+KILLED = """
+import dataclasses, os, signal, sys
+from tests.support.fake_control import WISH
+from vmnest import registry, target
+from vmnest.deadline import Deadline
+from vmnest.sandbox import Sandbox
+
+class Registry(registry.Registry):
+    def put(self, record, **options):
+        super().put(record, **options)
+        if sys.argv[1] == "before the run":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def update(self, name, **options):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+wish = dataclasses.replace(WISH, name="orphan", image="local", egress=(), cpus=1, run_payload=sys.argv[2] or None)
+place = target.resolve(local=True)
+Sandbox._launch(wish, place=place, records=Registry(sys.argv[3]), deadline=Deadline(60), verify_tls=None)
+"""
+
+
+def kill_creator(records: registry.Registry, step: str, *, payload: str = "") -> None:
+    command = [sys.executable, "-c", KILLED, step, payload, records.path]
+    assert subprocess.run(command, cwd=ROOT, check=False, timeout=60).returncode == -9
+    assert records.require("orphan").microvm_id is None
+
+
+@pytest.mark.parametrize("step", ["before the run", "after the run"])
+def test_the_sandbox_of_a_killed_creator_is_completed_by_its_use(
+    shared_cloud: LocalCloud, records: registry.Registry, step: str
+) -> None:
+    kill_creator(records, step)
+    begun = alive(shared_cloud)
+    assert len(begun) == (step == "after the run")
+    with Sandbox.get("orphan") as sandbox:
+        assert sandbox.exec("echo", ["alive"]).stdout == b"alive\n"
+        assert alive(shared_cloud) == [sandbox.microvm_id] == [records.require("orphan").microvm_id]
+        assert begun in ([], [sandbox.microvm_id])
+    assert alive(shared_cloud) == []
+
+
+@pytest.mark.parametrize("step", ["before the run", "after the run"])
+def test_the_sandbox_of_a_killed_creator_is_ended_by_its_name(
+    shared_cloud: LocalCloud, records: registry.Registry, step: str
+) -> None:
+    kill_creator(records, step)
     Sandbox.get("orphan").terminate()
-    assert states(shared_cloud)[microvm.microvm_id] in ("TERMINATING", "TERMINATED")
+    assert alive(shared_cloud) == []
     assert records.all() == []
+
+
+def test_the_sandbox_of_a_killed_creator_with_a_payload_cannot_be_completed(
+    shared_cloud: LocalCloud, records: registry.Registry
+) -> None:
+    kill_creator(records, "before the run", payload="hush")
+    sandbox = Sandbox.get("orphan")
+    with pytest.raises(errors.MicroVMNotFoundError, match="payload") as caught:
+        sandbox.exec("true")
+    assert "vmnest rm orphan" in (caught.value.hint or "")
+    sandbox.terminate()
+    assert records.all() == []
+
+
+# -- children ----------------------------------------------------------------------------------------------------------
+
+FORKING = """
+import os
+from concurrent.futures import ThreadPoolExecutor
+from vmnest import Sandbox
+
+sandbox = Sandbox.create("box", local=True)
+with ThreadPoolExecutor(4) as pool:
+    running = [pool.submit(sandbox.exec, "sh", ["-c", f"sleep 0.2; echo {n}"]) for n in range(8)]
+    children = []
+    for n in range(6):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                status = 0 if sandbox.exec("echo", [str(n)]).stdout_text == f"{n}\\n" else 2
+            finally:
+                os._exit(status)
+        children.append(child)
+    print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
+    print([each.result().stdout_text.strip() for each in running] == [str(n) for n in range(8)])
+print(sandbox.exec("echo", ["parent"]).stdout_text.strip())
+sandbox.terminate()
+"""
+
+
+def test_children_and_their_parent_share_a_sandbox(shared_cloud: LocalCloud, records: registry.Registry) -> None:
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKING],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (told.stdout.splitlines(), told.stderr) == (["[0, 0, 0, 0, 0, 0]", "True", "parent"], "")
+    assert alive(shared_cloud) == []
