@@ -6,11 +6,13 @@ outside the VM's pid and mount namespaces but inside its network namespace, so t
 
 What it must do in this order, and why:
 
-1. open all files of the VM's folder, and as root make the stage: afterwards the way there is closed;
+1. open all files of the VM's folder, make its control groups where we may, and as root make the stage: afterwards the
+   way there is closed;
 2. give up root for an unused uid, so that nothing inside is anybody on the host;
 3. leave the user namespace, then the others (with the capabilities that the first one gave);
-4. fork process 1 (``drivers.init``), which makes its own mount namespace;
-5. serve: dials, stop, watchers; the console; the maximum duration; the end.
+4. fork process 1 (``drivers.init``), which makes its own mount namespace, and put it under the limits before it starts
+   anything;
+5. serve: dials, freezing, stop, watchers; the console; memory, disk and the maximum duration; the end.
 
 Everything that comes from inside (the ready line, the console, the status line of process 1) is bounded and checked.
 """
@@ -24,11 +26,10 @@ import fcntl
 import marshal
 import os
 import select
-import struct
 import sys
 import time
 
-from .drivers import channel, console, disk, init, kernel, mounts, removal
+from .drivers import channel, console, disk, enclosure, init, kernel, limits, mounts, removal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,15 +39,13 @@ if TYPE_CHECKING:
 CONSOLE_NAME = "console.log"
 ENDED_NAME = "ended.json"
 _EVENTS = 3
-_INSIDE_ID = 1000
-_HOSTNAME = "sandbox"
 _MAX_CONNECTIONS = 512
 _MAX_DIAL_MILLISECONDS = 60_000
 _ACCEPT_PAUSE_SECONDS = 0.02
+_FREEZE_SECONDS = 10.0
+_FREEZE_LOOK_SECONDS = 0.001
 _SIGKILL = 9
 _SIGTERM = 15
-_SIOCSIFFLAGS = 0x8914
-_IFF_UP = 0x1
 
 
 def main() -> None:
@@ -68,20 +67,22 @@ def main() -> None:
 def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
     plan = mounts.Plan.from_wire(config["plan"])
     files = Files(plan.folder, skeleton=plan.skeleton)
+    limit = limits.Limits(config["limits"])
     uid = config["uid"]
     if uid is not None:
-        init.take("mount-namespace", lambda: _isolate_as_root(uid))
+        init.take("mount-namespace", lambda: enclosure.isolate_as_root(uid))
         init.take("stage", lambda: mounts.stage(plan))
-        init.take("identity", lambda: _become(uid))
+        init.take("identity", lambda: enclosure.become(uid))
     else:
         os.chdir("/")
-    _enter_namespaces()
+    enclosure.enter_namespaces()
     output, output_end = os.pipe()
     report, report_end = os.pipe()
     ready, ready_end = os.pipe() if config["ready"] else (-1, -1)
+    go_end, go = os.pipe()
     child = os.fork()
     if child == 0:
-        for descriptor in (output, report, events.fileno(), *files.descriptors()):
+        for descriptor in (output, report, go, events.fileno(), *files.descriptors(), *limit.group.descriptors()):
             os.close(descriptor)
         start = init.Main(
             config["argv"],
@@ -91,94 +92,17 @@ def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
             processes=config["processes"],
             file_bytes=plan.disk_bytes,
         )
-        init.run(plan, start, report=report_end, stage=uid is None)
-    for descriptor in (output_end, report_end):
+        init.run(plan, start, report=report_end, go=go_end, stage=uid is None)
+    for descriptor in (output_end, report_end, go_end):
         os.close(descriptor)
     if ready >= 0:
         os.close(ready_end)
-    pipes = {"console": output, "report": report, "ready": ready}
-    supervisor = Supervisor(child, files, pipes=pipes, seconds=config["max_seconds"], first=events)
+    pipes = {"console": output, "report": report, "ready": ready, "go": go}
+    supervisor = Supervisor(child, files, limit, pipes=pipes, seconds=config["max_seconds"], first=events)
+    supervisor.hold(writable=plan.writable)
     if plan.writable == mounts.DISK:
         supervisor.watch_disk(plan.disk_bytes)
     return supervisor
-
-
-def _isolate_as_root(uid: int) -> None:
-    """A mount namespace for the stage. Root in a container may lack CAP_SYS_ADMIN: then by way of a user namespace.
-
-    That one maps root and the sandbox's uid to themselves. Such a map of two takes capabilities outside of it, so a
-    process that stays outside writes it.
-    """
-    try:
-        mounts.isolate()
-    except PermissionError:
-        wake, waker = os.pipe()
-        outside = os.fork()
-        if outside == 0:
-            os.close(waker)  # or it would wait for itself, should we fail
-            _map_from_outside(wake, uid)
-        kernel.unshare(kernel.CLONE_NEWUSER)
-        os.write(waker, b"x")
-        os.close(waker)
-        os.close(wake)
-        _, status = os.waitpid(outside, 0)
-        if status != 0:
-            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), "uid_map") from None
-        mounts.isolate()
-
-
-def _map_from_outside(wake: int, uid: int) -> None:
-    status = 1
-    try:
-        process = os.getppid()
-        if not os.read(wake, 1):
-            return
-        for name in ("uid_map", "gid_map"):
-            _write(f"/proc/{process}/{name}", f"0 0 1\n{uid} {uid} 1\n")
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def _become(uid: int) -> None:
-    """Be nobody on this host. The change makes a process undumpable, and its /proc/self root's: undo that."""
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
-    kernel.set_dumpable(True)
-
-
-def _enter_namespaces() -> None:
-    uid, gid = os.geteuid(), os.getegid()
-    init.take("user-namespace", lambda: kernel.unshare(kernel.CLONE_NEWUSER))
-    init.take("identity-map", lambda: _map_identity(uid, gid))
-    rest = kernel.CLONE_NEWPID | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC | kernel.CLONE_NEWUTS
-    init.take("namespaces", lambda: kernel.unshare(rest))
-    init.take("loopback", _raise_loopback)
-    init.take("hostname", lambda: kernel.set_hostname(_HOSTNAME))
-
-
-def _map_identity(uid: int, gid: int) -> None:
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{_INSIDE_ID} {uid} 1")
-    _write("/proc/self/gid_map", f"{_INSIDE_ID} {gid} 1")
-
-
-def _write(path: str, text: str) -> None:
-    """Write all of it at once: the kernel takes a map in one piece."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
-
-
-def _raise_loopback() -> None:
-    probe = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
-    try:
-        fcntl.ioctl(probe.fileno(), _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
-    finally:
-        probe.close()
 
 
 class Files:
@@ -205,11 +129,20 @@ class Supervisor:
     """The poll loop and its state."""
 
     def __init__(
-        self, child: int, files: Files, *, pipes: dict[str, int], seconds: float, first: _socket.socket
+        self,
+        child: int,
+        files: Files,
+        limit: limits.Limits,
+        *,
+        pipes: dict[str, int],
+        seconds: float,
+        first: _socket.socket,
     ) -> None:
         self._child = child
         self._pidfd = os.pidfd_open(child)
         self._files = files
+        self._limits = limit
+        self._go = pipes["go"]
         self._report = pipes["report"]
         self._ready = pipes["ready"]
         self._console = console.Console(pipes["console"], files.console)
@@ -221,6 +154,10 @@ class Supervisor:
         self._connections: dict[int, _socket.socket] = {}
         self._watching: set[int] = set()
         self._history: list[str] = []
+        self._is_frozen = False
+        # who waits for a freeze that has begun, and when it is too late; nobody waits once it is through
+        self._freezers: list[int] = []
+        self._freeze_ends_at: float | None = None
         # descriptor of the pending connect -> (the connect, who asked, when it is too late)
         self._dials: dict[int, tuple[_socket.socket, int, float]] = {}
         self._disk: disk.DiskWatch | None = None
@@ -234,6 +171,16 @@ class Supervisor:
         self._connections[first.fileno()] = first
         self._add(first.fileno(), lambda: self._serve_connection(first.fileno()))
         self._watch(first.fileno())
+
+    def hold(self, *, writable: str) -> None:
+        """Put process 1 under the limits while it builds, and let it go on when it has built."""
+        pinned = self._limits.apply(self._child)
+        self._word = init.PINNED if pinned else init.FREE
+        self._writable = writable
+        self._tell(f"limits {self._limits.enforced}")
+        alarm = self._limits.group.alarm
+        if alarm is not None:
+            self._add(alarm[0], self._hear_alarm, alarm[1])
 
     def watch_disk(self, limit: int) -> None:
         """End the VM when its layer outgrows the limit. (A tmpfs has a size of its own.)"""
@@ -267,7 +214,11 @@ class Supervisor:
             times.append(self._grace_ends_at)
         if self._disk is not None:
             times.append(self._disk.due)
+        if self._limits.watch is not None and not self._is_frozen:
+            times.append(self._limits.watch.due)
         now = _boot_seconds()
+        if self._freeze_ends_at is not None:
+            times.append(now + _FREEZE_LOOK_SECONDS)
         if self._console.source >= 0 and self._console.source not in self._actions:
             times.append(now + 1)
         # An hour at most: poll's clock stops while the machine sleeps, ours does not.
@@ -282,6 +233,9 @@ class Supervisor:
         if self._disk is not None and now >= self._disk.due and self._disk.step(now):
             self._disk = None
             self._kill("disk")
+        self._keep_memory(now)
+        if self._freeze_ends_at is not None:
+            self._look_at_freeze(now)
         for descriptor, (_, asker, deadline) in list(self._dials.items()):
             if now >= deadline:
                 self._end_dial(descriptor)
@@ -289,6 +243,12 @@ class Supervisor:
         source = self._console.source
         if source >= 0 and source not in self._actions and self._console.wants_more(now):
             self._add(source, self._hear_console)
+
+    def _keep_memory(self, now: float) -> None:
+        watch = self._limits.watch
+        if watch is not None and not self._is_frozen and now >= watch.due and watch.step(now):
+            self._limits.watch = None
+            self._kill("memory")
 
     # -- the VM --------------------------------------------------------------------------------------------------------
 
@@ -298,19 +258,45 @@ class Supervisor:
         self._ends_at = self._ends_at if reason == "stopped" else float("inf")
         self._grace_ends_at = None
         os.kill(self._child, _SIGKILL)  # it cannot have been reaped: only _finish does that
+        if (self._is_frozen or self._freeze_ends_at is not None) and self._limits.holds_the_killed:
+            self._limits.freezer.thaw()
 
     def _hear_report(self) -> None:
         """Process 1's lines; the end of the pipe is the end of the VM."""
         text = os.read(self._report, 4096)
         for line in text.decode("ascii", "replace").splitlines():
             words = line.split()
-            if words[:1] == ["started"] or (words[:1] == ["failed"] and len(words) == 4):
+            if words == ["built"]:
+                self._admit()
+            elif words[:1] == ["started"] or (words[:1] == ["failed"] and len(words) == 4):
                 self._tell(line)
             elif len(words) == 2 and words[0] in ("exit", "signal") and words[1].isdigit():
                 self._status = (words[0], int(words[1]))
         if not text:
             self._drop(self._report)
             self._done = True
+
+    def _admit(self) -> None:
+        """Process 1 is where it will stay: it may start the main process."""
+        admit = self._limits.admit
+        try:
+            init.take("watch", lambda: admit(self._child, writable=self._writable, now=_boot_seconds()))
+        except init.StepFailedError as failure:
+            self._tell(f"failed {failure.step} {failure.number} -")
+            self._kill("exited")
+            return
+        with contextlib.suppress(BrokenPipeError):  # it is dead; that is heard in a moment
+            os.write(self._go, self._word)
+        os.close(self._go)
+        self._go = -1
+
+    def _hear_alarm(self) -> None:
+        """The kernel killed something of the VM for want of memory, or is about to: the VM ends as a whole.
+
+        Which process it takes is chance, and a sandbox without its agent, say, would be of no use.
+        """
+        if self._limits.group.hear_alarm():
+            self._kill("memory")
 
     def _hear_ready(self) -> None:
         """The agent listens. What it wrote is of no further use, and it gets no second chance to write."""
@@ -330,6 +316,9 @@ class Supervisor:
     def _finish(self) -> None:
         os.kill(self._child, _SIGKILL)  # if it closed its pipe and lives on, it is not process 1 as we made it
         os.waitpid(self._child, 0)  # returns when the last process of the namespace is gone
+        if self._reason == "exited" and self._limits.group.has_run_out:
+            self._reason = "memory"  # the main process was what the kernel took, and its end was heard first
+        self._limits.group.remove()
         while self._console.source >= 0 and select.select([self._console.source], [], [], 0)[0]:
             self._hear_console()
             if not self._console.wants_more(_boot_seconds()):
@@ -376,12 +365,18 @@ class Supervisor:
             self._stop(int(words[1]) / 1000)
         elif words == ["watch"]:
             self._watch(descriptor)
+        elif words == ["facts"]:
+            channel.send(self._connections[descriptor], "facts", self._limits.enforced, self._temperature())
+        elif words == ["freeze"]:
+            self._freeze(descriptor)
+        elif words == ["thaw"]:
+            self._thaw(descriptor)
         else:
             return False
         return True
 
     def _stop(self, grace: float) -> None:
-        if grace <= 0:
+        if grace <= 0 or self._is_frozen or self._freeze_ends_at is not None:
             self._kill("stopped")
             return
         if self._reason == "exited":
@@ -412,7 +407,47 @@ class Supervisor:
     def _hang_up(self, descriptor: int) -> None:
         self._drop(descriptor)
         self._watching.discard(descriptor)
+        if descriptor in self._freezers:
+            self._freezers.remove(descriptor)
         self._connections.pop(descriptor).close()
+
+    # -- freezing ------------------------------------------------------------------------------------------------------
+
+    def _temperature(self) -> str:
+        return "frozen" if self._is_frozen else "thawed"
+
+    def _freeze(self, asker: int) -> None:
+        if self._is_frozen or self._go >= 0:  # it is, or it is not built yet and cannot be
+            self._answer(asker, self._temperature())
+            return
+        if self._freeze_ends_at is None:
+            self._freeze_ends_at = _boot_seconds() + _FREEZE_SECONDS
+            with contextlib.suppress(OSError):  # then it is tried again below
+                self._limits.freezer.freeze()
+        self._freezers.append(asker)
+
+    def _look_at_freeze(self, now: float) -> None:
+        """Whether the freeze that has begun is through, or has taken too long; then all goes on."""
+        with contextlib.suppress(OSError):  # no process to send the signals, just now
+            self._is_frozen = self._limits.freezer.is_frozen()
+        if not self._is_frozen:
+            if self._freeze_ends_at is None or now < self._freeze_ends_at:
+                return
+            self._limits.freezer.thaw()
+        self._end_freeze(self._temperature())
+
+    def _end_freeze(self, word: str) -> None:
+        self._freeze_ends_at = None
+        askers, self._freezers = self._freezers, []
+        for asker in askers:
+            self._answer(asker, word)
+
+    def _thaw(self, asker: int) -> None:
+        if self._is_frozen or self._freeze_ends_at is not None:
+            self._limits.freezer.thaw()
+            self._is_frozen = False
+            self._end_freeze("thawed")
+        self._answer(asker, "thawed")
 
     # -- dials ---------------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,11 @@ request                        answer
 =============================  ==========================================================
 ``dial PORT MILLISECONDS``     ``ok`` with one descriptor, ``refused``, ``timeout``, or ``error ERRNO``
 ``stop MILLISECONDS``          ``stopping``; then what ``watch`` gets
-``watch``                      ``init PID`` with a pidfd, then ``started``, ``ready`` and ``ended KIND NUMBER REASON``
-                               as they come (those that were before come at once)
+``watch``                      ``init PID`` with a pidfd, then ``limits ENFORCED``, ``started``, ``ready`` and ``ended
+                               KIND NUMBER REASON`` as they come (those that were before come at once)
+``freeze``                     ``frozen``, or ``thawed`` if it could not be or was called off
+``thaw``                       ``thawed``
+``facts``                      ``facts ENFORCED frozen`` or ``… thawed``
 anything else                  the connection is closed
 =============================  ==========================================================
 

@@ -4,7 +4,8 @@ Stand-alone (see ``runtime``). It is forked from the supervisor, whose modules i
 the pivot the interpreter's files are gone. It stays as process 1 and is not dumpable, so that the untrusted program
 can neither look into it nor reach its one descriptor, the pipe to the supervisor; signals from inside do not end it.
 
-On that pipe go lines: ``failed STEP ERRNO SUBJECT``, or ``started`` and at the end ``exit N`` or ``signal N``.
+On that pipe go lines: ``failed STEP ERRNO SUBJECT``, or ``built``, ``started`` and at the end ``exit N`` or
+``signal N``. After ``built`` it waits for a byte on the pipe *go*, FREE or PINNED: then the limits hold.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 HOME = "/work"
+FREE = b"f"
+PINNED = b"p"  # it has CPUs that it must not leave
 READY_DESCRIPTOR = 3
 _OPEN_FILES = 65536
 
@@ -74,20 +77,23 @@ def take(step: str, action: Callable[[], object]) -> None:
         raise StepFailedError(step, error) from error
 
 
-def run(plan: mounts.Plan, main: Main, *, report: int, stage: bool) -> None:
+def run(plan: mounts.Plan, main: Main, *, report: int, go: int, stage: bool) -> None:
     """Be process 1. Never returns.
 
     Args:
         plan: What to build.
         main: What to start then.
         report: The pipe to the supervisor.
+        go: The pipe on which it says that the limits hold.
         stage: Whether the stage is still to be made.
     """
     status = 1
     try:
         _prepare(plan, report=report, stage=stage)
+        _say(report, "built")
+        pinned = _await_limits(go)
         _limit(main)
-        _confine()
+        _confine(pinned=pinned)
         process = _start(main, report)
         _say(report, "started")
         _say(report, _reap_until(process))
@@ -123,6 +129,16 @@ def _prepare(plan: mounts.Plan, *, report: int, stage: bool) -> None:
         os._exit(1)
 
 
+def _await_limits(go: int) -> bool:
+    """Wait until the supervisor put us under the VM's limits; whether we must not leave our CPUs."""
+    word = os.read(go, 1)
+    if not word:
+        os._exit(1)  # the supervisor is gone
+    # The groups that we are in now are the ones that /proc is to show as the root.
+    take("namespaces", mounts.hide_groups)
+    return word == PINNED
+
+
 def _limit(main: Main) -> None:
     def action() -> None:
         _lower(resource.RLIMIT_NPROC, main.processes)
@@ -140,11 +156,11 @@ def _lower(kind: int, value: int) -> None:
     resource.setrlimit(kind, (allowed, allowed))
 
 
-def _confine() -> None:
+def _confine(*, pinned: bool) -> None:
     take("keyring", kernel.leave_keyrings)
     take("capabilities", kernel.drop_capabilities)
     take("no-new-privileges", kernel.forbid_new_privileges)
-    take("seccomp", lambda: kernel.install_filter(seccomp.build_filter(os.uname().machine)))
+    take("seccomp", lambda: kernel.install_filter(seccomp.build_filter(os.uname().machine, pinned=pinned)))
     take("dumpable", lambda: kernel.set_dumpable(False))
 
 

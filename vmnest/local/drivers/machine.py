@@ -13,11 +13,11 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ... import errors
-from . import channel
-from .interface import DISK, EXITED, LIFETIME, LOST, MEMORY, STOPPED, Ended
+from . import cgroups, channel
+from .interface import DISK, ENFORCED_CGROUP, ENFORCED_WATCH, EXITED, LIFETIME, LOST, MEMORY, STOPPED, Ended
 from .rubbish import Rubbish
 
 _LOG = logging.getLogger(__name__)
@@ -27,12 +27,14 @@ CONSOLE_NAME = "console.log"
 SUPERVISOR_LOG_NAME = "supervisor.log"
 LAYER_NAME = "layer"
 STAGE_NAME = "stage"
+GROUPS_NAME = "cgroups"
 _REASONS = (DISK, EXITED, LIFETIME, MEMORY, STOPPED)
 DIAL_SPARE_SECONDS = 5.0
 _STOP_SECONDS = 10.0
 _EXIT_SECONDS = 2.0
 _LAYER_SECONDS = 600.0  # a layer of millions of files takes that long to remove
 _FREEZE_SECONDS = 30.0  # the supervisor gives up long before
+_FACTS_SECONDS = 5.0
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -80,6 +82,23 @@ class NamespaceMachine:
         except OSError:  # it has just ended
             connection.close()
             return None
+
+    def learn(self) -> bool:
+        """Ask the supervisor what holds for the VM; False if it does not answer. One of an older version knows not."""
+        try:
+            words, descriptor = self._converse("facts", timeout=_FACTS_SECONDS)
+        except errors.LocalCloudError:
+            return False
+        if descriptor is not None:
+            os.close(descriptor)
+        if words[:1] == ["facts"] and len(words) == 3:
+            self._note_enforced(words[1])
+            self.is_frozen = words[2] == "frozen"
+        return True
+
+    def _note_enforced(self, word: str) -> None:
+        if word in (ENFORCED_CGROUP, ENFORCED_WATCH):
+            self.facts = {**self.facts, "enforced": word}
 
     @property
     def descriptor(self) -> int:
@@ -189,6 +208,8 @@ class NamespaceMachine:
             self._pidfd = descriptor
         elif descriptor is not None:
             os.close(descriptor)
+        if words[:1] == ["limits"] and len(words) == 2:
+            self._note_enforced(words[1])
         if words[:1] == ["ended"]:
             self._told = parse_ended(words)
         return words
@@ -210,6 +231,9 @@ class NamespaceMachine:
             os.waitpid(self.pid, 0)
         os.close(self._supervisor)
         if self._pidfd is not None:
+            if self._told is None:
+                # It is dead as well, or about to be, unless it was frozen by a group of version 1.
+                cgroups.end_processes(load_groups(self.folder))
             # Normally it is dead: the supervisor waited for it, or took it along.
             if not _is_dead(self._pidfd, seconds=_EXIT_SECONDS):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
@@ -306,8 +330,26 @@ def record_ended(folder: str, ended: Ended) -> None:
         _LOG.warning("%s: the end could not be recorded: %s", folder, error)
 
 
+def load_groups(folder: str) -> list[str]:
+    """The control groups that the VM of a folder may have."""
+    try:
+        with open(os.path.join(folder, GROUPS_NAME), encoding="utf-8", errors="surrogateescape") as reader:
+            return reader.read().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def record_groups(folder: str, groups: Iterable[str]) -> None:
+    """Write down the control groups of the VM of a folder, before they are made: a later daemon runs elsewhere."""
+    with open(os.path.join(folder, GROUPS_NAME), "w", encoding="utf-8", errors="surrogateescape") as writer:
+        writer.writelines(f"{group}\n" for group in groups)
+
+
 def clean_folder(folder: str, rubbish: Rubbish) -> None:
-    """Remove what the driver made in a VM's folder, but for its records: the console's output and the end."""
+    """Remove what the driver made for a VM, but for its records in the folder: the console's output and the end."""
+    groups = load_groups(folder)
+    cgroups.end_processes(group for group in groups if os.path.isdir(group))
+    cgroups.remove_groups(groups)
     for name in (LAYER_NAME, STAGE_NAME):
         path = os.path.join(folder, name)
         try:
@@ -316,5 +358,6 @@ def clean_folder(folder: str, rubbish: Rubbish) -> None:
             continue
         except OSError:
             rubbish.throw(path)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(folder, channel.SOCKET_NAME))
+    for name in (channel.SOCKET_NAME, GROUPS_NAME):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, name))

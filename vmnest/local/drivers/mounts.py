@@ -115,14 +115,18 @@ class Plan:
 
 
 def isolate() -> None:
-    """A mount namespace of our own, from which nothing spreads back; of cgroups too, whose paths name the user."""
-    try:
-        kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWCGROUP)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # a kernel without cgroups has nothing to hide
-            raise
-        kernel.unshare(kernel.CLONE_NEWNS)
+    """A mount namespace of our own, from which nothing spreads back."""
+    kernel.unshare(kernel.CLONE_NEWNS)
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+
+
+def hide_groups() -> None:
+    """A namespace of control groups too: their paths name the user, and us."""
+    try:
+        kernel.unshare(kernel.CLONE_NEWCGROUP)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a kernel without control groups has nothing to hide
+            raise
 
 
 def stage(plan: Plan) -> None:

@@ -18,12 +18,20 @@ from typing import Any
 
 from ... import errors
 from ...deadline import Deadline
-from . import mounts
+from . import cgroups, mounts, places
 from .init import HOME, READY_DESCRIPTOR
 from .interface import ISOLATION_NAMESPACE, Ended, Launch
 from .interpreter import Interpreter
 from .layers import Skeletons, View, contains
-from .machine import CONSOLE_NAME, LAYER_NAME, STAGE_NAME, SUPERVISOR_LOG_NAME, NamespaceMachine, clean_folder
+from .machine import (
+    CONSOLE_NAME,
+    LAYER_NAME,
+    STAGE_NAME,
+    SUPERVISOR_LOG_NAME,
+    NamespaceMachine,
+    clean_folder,
+    record_groups,
+)
 from .rubbish import Rubbish
 from .runtime import Runtime
 from .skeleton import AGENT_FOLDER, PROGRAMS_FOLDER
@@ -64,6 +72,7 @@ class Cell:
         writable: How their own writes are kept: one of mounts.DISK, MEMORY, BIND.
         interpreter: The Python inside.
         environ: The daemon's environment; only the variables of CI systems are passed to supervisors.
+        places: Where control groups can be made, if anywhere.
     """
 
     folder: str
@@ -74,6 +83,7 @@ class Cell:
     writable: str
     interpreter: Interpreter
     environ: Mapping[str, str]
+    places: places.Places
 
 
 class NamespaceDriver:
@@ -124,20 +134,28 @@ class NamespaceDriver:
         return goes_on
 
     def adopt(self, folder: str, *, on_end: Callable[[Ended], None]) -> NamespaceMachine | None:
-        """The VM of a folder whose supervisor an earlier daemon spawned, or None if none answers there."""
+        """See ``interface.Driver``."""
         cell = self._cell
         machine = NamespaceMachine.reconnect(folder, facts=describe(cell), rubbish=cell.rubbish, on_end=on_end)
-        if machine is not None:
-            self.watch(machine)
+        if machine is None:
+            return None
+        if not machine.learn():
+            machine.let_go()
+            return None
+        self.watch(machine)
         return machine
 
     def discard(self, folder: str) -> None:
         """See ``interface.Driver``."""
-        machine = self.adopt(folder, on_end=lambda _ended: None)
+        cell = self._cell
+        machine = NamespaceMachine.reconnect(
+            folder, facts=describe(cell), rubbish=cell.rubbish, on_end=lambda _ended: None
+        )
         if machine is not None:
+            self.watch(machine)
             machine.kill()  # a stop would have its layer removed first, which can take long
             machine.wait()
-        clean_folder(folder, self._cell.rubbish)
+        clean_folder(folder, cell.rubbish)
 
     def close(self) -> None:
         """See ``interface.Driver``."""
@@ -148,8 +166,8 @@ class NamespaceDriver:
 
 
 def describe(cell: Cell) -> dict[str, object]:
-    """The facts of a machine."""
-    return {"isolation": ISOLATION_NAMESPACE, "enforced": "none", "writable": cell.writable}
+    """The facts of a machine, but for ``enforced``, which its supervisor tells."""
+    return {"isolation": ISOLATION_NAMESPACE, "writable": cell.writable}
 
 
 def spawn(
@@ -168,6 +186,7 @@ def spawn(
         raise
     finally:
         theirs.close()
+    cell.places.hasten()
     return NamespaceMachine(
         launch.folder, connection=ours, pid=pid, facts=describe(cell), rubbish=cell.rubbish, on_end=on_end
     )
@@ -197,6 +216,12 @@ def _configure(cell: Cell, launch: Launch, *, skeleton: str, ready: bool) -> dic
     )
     return {
         "plan": plan.to_wire(),
+        "limits": {
+            "places": _reserve_groups(cell, launch),
+            "name": cgroups.name_group(launch.folder),
+            "memory_bytes": launch.memory_mib * _MIB,
+            "cpus": launch.cpus,
+        },
         "uid": cell.uid,
         "argv": list(launch.command or [cell.interpreter.path, "-I", "-S", "-c", _AGENT_BOOT]),
         "environment": build_environment(launch.environment, interpreter=cell.interpreter, ready=ready),
@@ -204,6 +229,14 @@ def _configure(cell: Cell, launch: Launch, *, skeleton: str, ready: bool) -> dic
         "processes": PROCESSES,
         "max_seconds": float(launch.max_seconds),
     }
+
+
+def _reserve_groups(cell: Cell, launch: Launch) -> dict[str, tuple[int, str]]:
+    """Make the VM's control groups, and write down first where they are: a later daemon may run in other groups."""
+    roles = [cgroups.MEMORY, cgroups.FREEZER, *([] if launch.cpus is None else [cgroups.CPU])]
+    name = cgroups.name_group(launch.folder)
+    record_groups(launch.folder, cell.places.list_groups(name))
+    return cell.places.reserve(name, roles=roles)
 
 
 def build_environment(more: Mapping[str, str], *, interpreter: Interpreter, ready: bool) -> dict[str, str]:

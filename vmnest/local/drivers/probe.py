@@ -86,6 +86,8 @@ REMEDIES = {
     "pivot": f"The new root could not be entered (a root on an initramfs cannot be left). {_MOUNTS}",
     "title": f"The sandbox's own /proc could not be read. {_IN_CONTAINER}",
     "tether": "The kernel refuses PR_SET_PDEATHSIG; vmnest does not run a sandbox that could outlive its supervisor.",
+    "watch": "The sandbox's processes could not be looked at, and no control group limits them. Is /proc mounted with "
+    "hidepid?",
     "limits": "Resource limits could not be lowered: look at `ulimit -a`.",
     "keyring": f"A new session keyring is refused. {_IN_CONTAINER}",
     "capabilities": f"Capabilities could not be dropped. {_IN_CONTAINER}",

@@ -23,15 +23,20 @@ from . import removal
 
 STANDALONE = (
     "supervisor.py",
+    "drivers/cgroups.py",
     "drivers/channel.py",
     "drivers/console.py",
     "drivers/disk.py",
+    "drivers/enclosure.py",
     "drivers/init.py",
     "drivers/kernel.py",
+    "drivers/limits.py",
+    "drivers/memory.py",
     "drivers/mounts.py",
     "drivers/removal.py",
     "drivers/seccomp.py",
     "drivers/skeleton.py",
+    "drivers/stopping.py",
 )
 _PACKAGE = "cell"
 _ROOM = __package__.rpartition(".")[0]

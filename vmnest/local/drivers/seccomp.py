@@ -6,7 +6,8 @@ finds a hole in the other walls, and families of sockets that no network namespa
 The program, in order: another ABI than the machine's own kills the process (the numbers below would mean other
 calls); ``clone3`` answers ENOSYS, so that libc falls back to ``clone``, whose flags a filter can read; the calls of
 REFUSED answer EPERM; ``clone`` with a namespace flag EPERM; ``socket`` outside the allowed families EAFNOSUPPORT.
-Everything else is allowed. Arguments are ints to the kernel: only their lower halves are compared.
+Where CPUs are allotted by affinity alone, ``sched_setaffinity`` answers EPERM as well. Everything else is allowed.
+Arguments are ints to the kernel: only their lower halves are compared.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ _SPECIAL = {
     "clone3": (435, 435),
     "socket": (41, 198),
     "socketpair": (53, 199),
+    "sched_setaffinity": (203, 122),
 }
 REFUSED: dict[str, tuple[int | None, int | None]] = {
     # namespaces and mounts
@@ -112,8 +114,11 @@ REFUSED: dict[str, tuple[int | None, int | None]] = {
 }
 
 
-def build_filter(machine: str) -> bytes:
-    """The program for a machine (``os.uname().machine``); KeyError for one that is not supported."""
+def build_filter(machine: str, *, pinned: bool = False) -> bytes:
+    """The program for a machine (``os.uname().machine``); KeyError for one that is not supported.
+
+    ``pinned``: whether a process must stay on the CPUs that it has.
+    """
     column = _FIELDS.index(machine) if machine in _ARCHES else -1
     code = [_op(_LOAD, _AT_ARCH), _op(_JEQ, _ARCHES[machine], yes=1), _op(_RETURN, _KILL), _op(_LOAD, _AT_NUMBER)]
     if machine == "x86_64":
@@ -122,6 +127,8 @@ def build_filter(machine: str) -> bytes:
     for numbers in REFUSED.values():
         if (number := numbers[column]) is not None:
             code += _answer(number, EPERM)
+    if pinned:
+        code += _answer(_SPECIAL["sched_setaffinity"][column], EPERM)
     code += _guard(_SPECIAL["clone"][column], _clone_rules())
     for name in ("socket", "socketpair"):
         code += _guard(_SPECIAL[name][column], _socket_rules())

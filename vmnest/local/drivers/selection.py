@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from ... import errors
-from . import identity, interpreter, layers, mounts, probe, removal, runtime
+from . import identity, interpreter, layers, mounts, places, probe, removal, runtime
 from .interface import ISOLATIONS
 from .kernel import MACHINES
 from .namespace import Cell, NamespaceDriver
@@ -52,15 +52,17 @@ def prepare(
     view = layers.view_host(visible, folder=folder)
     candidates = list(interpreter.list_candidates(visible=view.visible, system=system_interpreters))
     files = runtime.install(folder)
+    uid = identity.choose(folder)
     cell = Cell(
         folder=folder,
         runtime=files,
         rubbish=Rubbish(folder, runtime=files),
-        uid=identity.choose(folder),
+        uid=uid,
         view=view,
         writable=mounts.DISK,
         interpreter=candidates[0],
         environ=environ,
+        places=places.Places.of_folder(folder, uid=uid),
     )
     return probe.run(cell, candidates=candidates, writables=writables)
 

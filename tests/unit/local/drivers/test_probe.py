@@ -204,7 +204,8 @@ def test_root_of_a_user_namespace_with_one_uid_works(tmp_path: Path) -> None:
 def steps_in_the_code() -> set[str]:
     """Every name that the supervisor and process 1 give a step."""
     folder = ROOT / "vmnest" / "local"
-    text = (folder / "supervisor.py").read_text() + (folder / "drivers" / "init.py").read_text()
+    files = ("supervisor.py", "drivers/enclosure.py", "drivers/init.py")
+    text = "".join((folder / name).read_text() for name in files)
     taken = set(re.findall(r'take\("([a-z-]+)"', text))
     return taken | {name for name, _ in mounts.STEPS} | {"exec", "internal", "agent", "supervisor"}
 

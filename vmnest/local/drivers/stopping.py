@@ -1,0 +1,109 @@
+"""Freezing without control groups: every process of a sandbox is stopped by SIGSTOP.
+
+Stand-alone (see ``runtime``). The supervisor forks a child, which is born in the sandbox's pid namespace, and has it
+signal everybody there at once: ``kill(-1)`` is one step for the kernel, which a process that forks cannot outrun.
+What was stopped before stays so afterwards. The others go on youngest first: a shell that goes on before its child
+would see the child stopped, and take the terminal back.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # see init
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SIGKILL = 9
+# Stopped, stopped by a tracer, dead. In an uninterruptible wait (D) nothing of a program runs, nor will: the signal
+# waits at its end. A parent between vfork and its child's exec waits in that state for a child that is stopped.
+_QUIET = frozenset(b"TtZXxD")
+_STOPPED = ord("T")
+_OURS = 1
+
+
+class SignalFreezer:
+    """Stops a sandbox whose own /proc the descriptor ``proc`` is open on. The same verbs as ``cgroups.Group``."""
+
+    def __init__(self, proc: int) -> None:
+        self._proc = proc
+        self._helper = 0
+        self._before: set[int] = set()
+
+    def freeze(self) -> None:
+        """Begin to stop everything."""
+        self._before = {pid for pid in self._processes() if _STOPPED in self._states(pid)}
+        self._send()
+
+    def is_frozen(self) -> bool:
+        """Whether nothing runs any more; else what does is signalled again."""
+        if not self._has_sent():
+            return False
+        if all(_QUIET.issuperset(self._states(pid)) for pid in self._processes()):
+            return True
+        self._send()  # one continued the others before it was stopped itself
+        return False
+
+    def thaw(self) -> None:
+        """Let go on what was not stopped before; also what is not stopped yet."""
+        if self._helper:
+            os.kill(self._helper, _SIGKILL)
+            os.waitpid(self._helper, 0)
+            self._helper = 0
+        for pid in sorted(self._processes(), reverse=True):
+            if pid not in self._before:
+                self._continue(pid)
+
+    def _send(self) -> None:
+        self._helper = os.fork()
+        if self._helper == 0:
+            try:
+                os.kill(-1, _signal.SIGSTOP)
+            finally:
+                os._exit(0)
+
+    def _has_sent(self) -> bool:
+        """Whether the helper is through. (One inside may have stopped or killed it.)"""
+        if self._helper and os.waitpid(self._helper, os.WNOHANG) == (0, 0):
+            return False
+        self._helper = 0
+        return True
+
+    def _processes(self) -> Iterator[int]:
+        for name in os.listdir(self._proc):
+            if name.isdigit() and int(name) != _OURS:
+                yield int(name)
+
+    def _states(self, process: int) -> bytes:
+        """The states of a process's threads, a letter each; none if it has just ended."""
+        states = b""
+        try:
+            folder = os.open(f"{process}/task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._proc)
+        except FileNotFoundError:
+            return states
+        try:
+            for thread in os.listdir(folder):
+                descriptor = os.open(f"{thread}/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+                try:
+                    states += os.read(descriptor, 4096).rpartition(b") ")[2][:1]
+                finally:
+                    os.close(descriptor)
+        except (FileNotFoundError, ProcessLookupError):
+            return states
+        finally:
+            os.close(folder)
+        return states
+
+    def _continue(self, process: int) -> None:
+        # By the directory, which stands for the process: its number is one of the sandbox, not of ours.
+        try:
+            descriptor = os.open(f"{process}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._proc)
+        except FileNotFoundError:
+            return
+        try:
+            _signal.pidfd_send_signal(descriptor, _signal.SIGCONT)
+        except ProcessLookupError:
+            return
+        finally:
+            os.close(descriptor)
