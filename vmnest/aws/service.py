@@ -91,6 +91,8 @@ class Service:
             errors.ServiceError: the service refuses (see its subclasses).
             errors.TransportError: no answer.
             errors.WaitTimeoutError: the deadline passed before an attempt was made.
+
+        Of a call that changes something, the error's ``details["outcome"]`` is ``unknown`` if it may have been obeyed.
         """
         modelled = self._model.operation(operation)
         call = _Call(modelled, shapes.build_request(modelled, params), extra_headers, deadline)
@@ -99,7 +101,7 @@ class Service:
         while True:
             try:
                 return self._attempt(call)
-            except (errors.ServiceError, errors.TransportError) as error:
+            except errors.VmnestError as error:
                 if may_move and isinstance(error, errors.ConnectError) and self._on_refused is not None:
                     may_move = False
                     self.endpoint = self._on_refused(call.deadline)
@@ -108,12 +110,17 @@ class Service:
                 if delay is None and is_passing is not None and _is_refusal(error) and is_passing(error):
                     delay = left.delay_after(error, left=deadline.remaining(), is_passing=True)
                 if delay is None:
-                    self._add_remedy(error)
+                    self._complete(error, call)
                     raise
+                call.may_be_done = call.may_be_done or _may_be_done(error)
                 _log.debug("%s: attempt %d: %s; again in %.2f s", operation, left.attempts - 1, error, delay)
             self._clock.sleep(delay)
 
-    def _add_remedy(self, error: errors.VmnestError) -> None:
+    def _complete(self, error: errors.VmnestError, call: _Call) -> None:
+        """Add to the error that ends a call what it cannot know by itself."""
+        if call.request.method != "GET" and (call.may_be_done or _may_be_done(error)):
+            # However clearly the last attempt was refused: the one whose answer was lost may have been obeyed.
+            error.details["outcome"] = "unknown"
         if isinstance(error, errors.TransportError) and error.hint is None:
             error.add_hint(f"Try again; if it stays so, check {self.endpoint} and this machine's network.")
 
@@ -206,7 +213,9 @@ class Service:
 class _Call:
     """What all attempts of one call share."""
 
-    __slots__ = ("body_sha256", "deadline", "has_corrected_clock", "headers", "operation", "origin", "request")
+    __slots__ = (
+        *("body_sha256", "deadline", "has_corrected_clock", "headers", "may_be_done", "operation", "origin", "request"),
+    )
 
     def __init__(
         self,
@@ -221,7 +230,15 @@ class _Call:
         self.body_sha256 = hashlib.sha256(request.body).hexdigest()
         self.deadline = deadline
         self.has_corrected_clock = False
+        self.may_be_done = False  # an attempt was made whose outcome nobody knows
         self.origin = ""
+
+
+def _may_be_done(error: errors.VmnestError) -> bool:
+    """The attempt that ended so may have had its effect."""
+    if isinstance(error, errors.TransportError):
+        return error.sent
+    return isinstance(error, (errors.ServiceFaultError, errors.AnswerInvalidError))
 
 
 def _is_refusal(error: errors.VmnestError) -> TypeGuard[errors.ServiceError]:

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from ..target import Target
     from .wishes import Wish
 
-__all__ = ["adopt", "complete", "completed", "discard", "end", "plan", "start", "tell_what_is_left"]
+__all__ = ["adopt", "complete", "completed", "discard", "end", "find_suspects", "plan", "start", "tell_what_is_left"]
 
 CLEANUP_SECONDS = 30.0
+LAUNCH_MARGIN_SECONDS = 180.0  # between a record and the start of its MicroVM; clocks differ, too
 BASE_MEMORY_MIB = 2048  # of an image version that does not say
 MEMORY_MIB_PER_PEAK_CPU = 512  # the service's sizes: at its peak a MicroVM has one CPU for each 512 MiB of its baseline
 
@@ -175,7 +176,7 @@ def complete(record: Record, *, control: Control, registry: Registry, deadline: 
         return present  # its launch was not cut off, only slower than we are
     spec = _from_file(record)
     if spec is None:
-        raise _not_repeatable(record)
+        raise _not_repeatable(record, suspects=find_suspects(record, control=control, registry=registry))
     try:
         microvm = control.microvms.run(spec, deadline=deadline)
     except errors.VmnestError as error:
@@ -191,11 +192,29 @@ def complete(record: Record, *, control: Control, registry: Registry, deadline: 
         raise
 
 
-def _not_repeatable(record: Record) -> errors.MicroVMNotFoundError:
+def find_suspects(record: Record, *, control: Control, registry: Registry) -> list[str]:
+    """The MicroVMs one of which may be that of a launch that was cut off and cannot be repeated.
+
+    Of its image, started when it was, alive, and of no other record. Only a person can tell whose they are.
+    """
+    begin = (record.created_at or 0) - LAUNCH_MARGIN_SECONDS
+    end = begin + 2 * LAUNCH_MARGIN_SECONDS
+    known = {other.microvm_id for other in registry.all()}
+    listed = control.microvms.list(image_arn=record.image_arn, deadline=Deadline(CLEANUP_SECONDS))
+    return [
+        microvm.microvm_id
+        for microvm in listed
+        if not microvm.ended and microvm.microvm_id not in known and begin <= microvm.started_at.timestamp() <= end
+    ]
+
+
+def _not_repeatable(record: Record, *, suspects: list[str]) -> errors.MicroVMNotFoundError:
     reason = "it is too long ago to be repeated" if record.launch else "it cannot be repeated, its payload is not kept"
+    maybe = f" It may be one of these: {', '.join(suspects)}." if suspects else ""
     return errors.MicroVMNotFoundError(
         f"the launch of sandbox {record.name} was cut off: its MicroVM is not known, and {reason}",
-        hint=f"Forget the name: {_remove(record.name)} (a MicroVM that was started ends at its maximum duration).",
+        hint=f"Forget the name: {_remove(record.name)}. A MicroVM that was started ends at its maximum duration.{maybe}",
+        details={"microvm_ids": suspects},
     )
 
 
@@ -210,13 +229,25 @@ def _find(spec: RunSpec | None, *, control: Control, deadline: Deadline) -> str 
     try:
         return control.microvms.run(spec, deadline=deadline).microvm_id
     except errors.VmnestError as error:
-        if _was_refused(error):
+        if _says_there_is_none(error):
             return None
         raise
 
 
+def _says_there_is_none(error: errors.VmnestError) -> bool:
+    """Whether the answer to a repeated run shows that the first one started nothing.
+
+    Unlike the first run, this one need not have been sent, allowed or admitted to say so.
+    """
+    if isinstance(error, (errors.CredentialsError, errors.AccessDeniedError, errors.SignatureRefusedError)):
+        return False
+    return _was_refused(error) and not error.retryable
+
+
 def _was_refused(error: BaseException) -> bool:
-    """Whether the service surely started nothing."""
+    """Whether the service surely started nothing, in this attempt and those before it."""
+    if isinstance(error, errors.VmnestError) and error.details.get("outcome") == "unknown":
+        return False
     if isinstance(error, errors.TransportError):
         return not error.sent
     if isinstance(error, errors.ServiceError):

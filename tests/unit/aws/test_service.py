@@ -516,6 +516,54 @@ def test_a_refusal_is_not_waited_for_for_ever_whatever_the_caller_says(calls):
     assert len(one.peer.requests) == retries.MAX_ATTEMPTS_THROTTLED
 
 
+@pytest.mark.parametrize("lost", [HangUp(), refusal(500), Answer(502, HTML)], ids=["hang-up", "fault", "gateway"])
+def test_a_refusal_after_a_lost_answer_says_that_the_outcome_is_unknown(calls, lost):
+    one = calls(lost, refusal(402, "ServiceQuotaExceededException"))
+    with pytest.raises(errors.QuotaExceededError) as caught:
+        one.run()
+    assert caught.value.details["outcome"] == "unknown"
+
+
+def test_keys_that_end_after_a_lost_answer_leave_its_outcome_unknown(calls):
+    class Ending:
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def get(self) -> credentials.Credentials:
+            self.asked += 1
+            if self.asked > 1:
+                raise errors.CredentialsBrokenError("ended")
+            return KEY
+
+    one = calls(HangUp(), credentials=Ending())
+    with pytest.raises(errors.CredentialsBrokenError) as caught:
+        one.run()
+    assert caught.value.details == {"outcome": "unknown"}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [refusal(402, "ServiceQuotaExceededException")],
+        [refusal(429, "ThrottlingException"), refusal(400, "ValidationException")],
+        [refusal(500, "InsufficientCapacityException"), refusal(403, "AccessDeniedException")],
+    ],
+    ids=["refused", "throttled", "capacity"],
+)
+def test_what_was_surely_not_done_is_not_said_to_be_unknown(calls, script):
+    one = calls(*script)
+    with pytest.raises(errors.ServiceError) as caught:
+        one.run()
+    assert "outcome" not in caught.value.details
+
+
+def test_nobody_asks_for_the_outcome_of_a_look(calls):
+    one = calls(*[HangUp()] * 20)
+    with pytest.raises(errors.ConnectionLostError) as caught:
+        one.get()
+    assert "outcome" not in caught.value.details
+
+
 def test_a_lost_answer_says_what_to_do(calls):
     one = calls(*[HangUp()] * 20)
     with pytest.raises(errors.ConnectionLostError) as caught:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,34 @@ def test_a_run_whose_answer_was_lost_is_found_by_its_token_and_ended(
     assert records.all() == []
 
 
+def lost(error: errors.VmnestError) -> errors.VmnestError:
+    """A refusal that came after an attempt of the same call whose answer was lost."""
+    error.details["outcome"] = "unknown"
+    return error
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        errors.QuotaExceededError("full", operation="RunMicrovm", status=402),
+        errors.ThrottledError("slow", operation="RunMicrovm", status=429),
+        errors.ConnectError("refused"),
+        errors.CredentialsBrokenError("expired"),
+        errors.ImageNotFoundError("none"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_refusal_after_a_lost_answer_is_no_proof(
+    control: FakeControl, records: registry.Registry, failure: errors.VmnestError
+) -> None:
+    control.microvms.failures["run"] = [lost(failure)]
+    with pytest.raises(type(failure)):
+        start(control, records)
+    assert control.microvms.calls == ["run", "run", "terminate"]
+    assert control.microvms.alive == []
+    assert records.all() == []
+
+
 def test_an_interrupt_during_the_run_ends_what_it_may_have_started(
     control: FakeControl, records: registry.Registry
 ) -> None:
@@ -284,6 +313,27 @@ def test_a_service_that_does_not_answer_leaves_it_open(control: FakeControl, rec
         adopt(record, control)
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [
+        errors.ConnectError("refused"),
+        errors.CredentialsNotFoundError("none"),
+        errors.AccessDeniedError("no", operation="RunMicrovm", status=403),
+        errors.CredentialsExpiredError("late", operation="RunMicrovm", status=403),
+        errors.ThrottledError("slow", operation="RunMicrovm", status=429),
+        errors.CapacityError("full", operation="RunMicrovm", status=500),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_repeated_run_that_was_not_looked_at_leaves_it_open(
+    control: FakeControl, records: registry.Registry, failure: errors.VmnestError
+) -> None:
+    record = left_by_a_killed_client(control, records)
+    control.microvms.failures["run"] = [failure]
+    with pytest.raises(type(failure)):
+        adopt(record, control)
+
+
 def test_a_record_that_outlived_every_microvm_is_not_launched_anew(
     control: FakeControl, records: registry.Registry
 ) -> None:
@@ -383,3 +433,22 @@ def test_the_end_of_a_record_needs_its_id_alone_and_may_have_come_before(control
     assert launch.end(registry.Record("old", microvm_id="microvm-7"), control=fake, deadline=NEVER) == "microvm-7"
     assert control.microvms.calls == ["terminate"]
     assert launch.end(registry.Record("none"), control=fake, deadline=NEVER) is None
+
+
+def test_microvms_that_may_be_the_lost_one_are_named(control: FakeControl, records: registry.Registry) -> None:
+    record = left_by_a_killed_client(control, records, run_payload="hush")
+    moment = datetime.fromtimestamp(record.created_at or 0, timezone.utc)
+    for number in range(2, 7):
+        control.microvms.run(RunSpec(ARN, f"token-{number}"), deadline=NEVER)
+    for microvm_id in control.microvms.known:
+        control.microvms.change(microvm_id, started_at=moment + timedelta(seconds=2))
+    control.microvms.change("microvm-2", started_at=moment - timedelta(hours=1))
+    control.microvms.change("microvm-3", started_at=moment + timedelta(hours=1))
+    control.microvms.change("microvm-4", state="TERMINATED")
+    control.microvms.change("microvm-5", image_arn="arn:of-another")
+    records.put(registry.Record("other", microvm_id="microvm-6"))
+    with pytest.raises(errors.MicroVMNotFoundError) as caught:
+        complete(record, control, records)
+    assert caught.value.details["microvm_ids"] == ["microvm-1"]
+    assert "microvm-1" in (caught.value.hint or "")
+    assert control.microvms.alive == ["microvm-1", "microvm-2", "microvm-3", "microvm-5", "microvm-6"]
