@@ -265,6 +265,16 @@ class Registry:
         """The record of that name; raises SandboxNotFoundError if there is none. Writes nothing."""
         return _require(self._read(), name)
 
+    def check_free(self, name: str) -> None:
+        """See that the name is not recorded, before work that would be in vain; ``put`` decides. Writes nothing.
+
+        Raises:
+            errors.NameInUseError: it is recorded.
+        """
+        present = self.get(name)
+        if present is not None:
+            raise _in_use(present)
+
     def all(self) -> list[Record]:
         """All records, in the order in which they were made. Writes nothing."""
         return list(self._read().records.values())
@@ -292,10 +302,7 @@ class Registry:
             present = contents.records.get(record.name)
             is_expected = present is not None and expected is not None and present.is_same_launch(expected)
             if present is not None and not replace and not is_expected:
-                raise errors.NameInUseError(
-                    f"a sandbox named {record.name} exists already ({_where(present)})",
-                    hint=f"Choose another name, or remove it first: vmnest rm {record.name}",
-                )
+                raise _in_use(present)
             contents.records[record.name] = record
 
     def update(self, name: str, *, expected: Record | None = None, **changes: object) -> Record:
@@ -344,6 +351,13 @@ def _require(contents: _Contents, name: str) -> Record:
             else "None is recorded. Make one: vmnest create NAME (here: vmnest --local create NAME)",
         )
     return record
+
+
+def _in_use(present: Record) -> errors.NameInUseError:
+    return errors.NameInUseError(
+        f"a sandbox named {present.name} exists already ({_where(present)})",
+        hint=f"Choose another name, or remove it first: vmnest rm {present.name}",
+    )
 
 
 def _where(record: Record) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 
 from vmnest import errors, settings
 from vmnest.aws.credentials import Secret
 from vmnest.control.images import Image, ImageVersion
-from vmnest.control.microvms import MicroVM, RunSpec
+from vmnest.control.microvms import MicroVM, MicroVMSummary, RunSpec
 from vmnest.control.tokens import Token
 from vmnest.deadline import Deadline
 from vmnest.sandbox import wishes
@@ -77,6 +77,12 @@ class FakeMicroVMs:
         if self.upcoming:
             self.change(microvm_id, state=self.upcoming.pop(0))
         return self.known[microvm_id]
+
+    def list(self, *, image_arn: str | None = None, deadline: Deadline) -> Iterator[MicroVMSummary]:
+        self._begin("list")
+        for microvm in self.known.values():
+            if microvm.image_arn == image_arn:
+                yield MicroVMSummary(*microvm[:2], *microvm[3:6])
 
     def suspend(self, microvm_id: str, *, deadline: Deadline) -> None:
         self._begin("suspend")

@@ -99,6 +99,14 @@ def test_a_name_in_use_is_not_overwritten(registry: Registry) -> None:
     assert registry.require("web").microvm_id == "first"
 
 
+def test_a_name_is_free_until_it_is_recorded(registry: Registry) -> None:
+    registry.check_free("web")
+    assert not Path(registry.path).exists()
+    registry.put(Record("web"))
+    with pytest.raises(errors.NameInUseError, match="on AWS"):
+        registry.check_free("web")
+
+
 def test_a_record_is_replaced_only_on_demand(registry: Registry) -> None:
     registry.put(Record("web", microvm_id="first"))
     registry.put(Record("web", microvm_id="second"), replace=True)

@@ -133,6 +133,8 @@ class Sandbox:
     ) -> Sandbox:
         records = records or registry.open_default(place.environ)
         wishes.check(wish, place=place)
+        if not replace:
+            records.check_free(wish.name)
         place.check_isolation(deadline=deadline)
         control = place.control(deadline=deadline)
         record, spec = launch.plan(wish, place=place, control=control, deadline=deadline)

@@ -210,10 +210,10 @@ def find_suspects(record: Record, *, control: Control, registry: Registry) -> li
 
 def _not_repeatable(record: Record, *, suspects: list[str]) -> errors.MicroVMNotFoundError:
     reason = "it is too long ago to be repeated" if record.launch else "it cannot be repeated, its payload is not kept"
-    maybe = f" It may be one of these: {', '.join(suspects)}." if suspects else ""
+    maybe = f" It may be {' or '.join(suspects)}." if suspects else ""
     return errors.MicroVMNotFoundError(
         f"the launch of sandbox {record.name} was cut off: its MicroVM is not known, and {reason}",
-        hint=f"Forget the name: {_remove(record.name)}. A MicroVM that was started ends at its maximum duration.{maybe}",
+        hint=f"Forget the name: {_remove(record.name)}. What was started ends at its maximum duration.{maybe}",
         details={"microvm_ids": suspects},
     )
 
@@ -241,6 +241,8 @@ def _says_there_is_none(error: errors.VmnestError) -> bool:
     """
     if isinstance(error, (errors.CredentialsError, errors.AccessDeniedError, errors.SignatureRefusedError)):
         return False
+    if isinstance(error, errors.ConflictError):
+        return False  # the token is known, and it is its request that does not fit, or is not done yet
     return _was_refused(error) and not error.retryable
 
 

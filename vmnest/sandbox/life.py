@@ -95,7 +95,7 @@ def ready_for_use(link: Link, *, may_resume: bool, deadline: Deadline) -> None:
     link.catch_up()
     if link.state in names.ENDED_STATES:
         raise errors.MicroVMEndedError(f"sandbox {link.record.name} has ended ({link.state})")
-    if not may_resume or link.record.auto_resume is False:
+    if not may_resume or not link.resumes_itself:
         # A request would wake it, or would find a proxy that does not say why there is no answer.
         microvm = link.look()
         if microvm.ended:

@@ -121,6 +121,12 @@ class Link:
         endpoint = self.record.endpoint or self.look().endpoint
         return endpoint if "://" in endpoint else f"https://{endpoint}"
 
+    @property
+    def resumes_itself(self) -> bool:
+        """Whether we know that a request is enough to resume it."""
+        was_made_by_us = self.record.created_at is not None
+        return self.record.auto_resume is not False and (was_made_by_us or self.state != names.UNKNOWN)
+
     def control(self, made: Control | None = None) -> Control:
         """The control plane, the local one started if need be; ``made`` is one that the caller has already."""
         found = self._controls.get("")

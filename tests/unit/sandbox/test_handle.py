@@ -152,6 +152,15 @@ def test_the_log_group_goes_to_the_service_and_into_the_record(
     assert control.microvms.specs[0].log_group == records.require("demo").log_group == "/aws/demo"
 
 
+def test_a_name_in_use_is_told_before_anybody_is_asked(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    place: Any = FakePlace(control)
+    with pytest.raises(errors.NameInUseError):
+        Sandbox._launch(WISH, place=place, records=records, deadline=Deadline(5), verify_tls=None)
+    assert place.made == 0
+
+
 def test_of_many_creations_of_one_name_one_wins(control: FakeControl, records: registry.Registry) -> None:
     outcomes: list[object] = []
 

@@ -334,6 +334,28 @@ def test_a_repeated_run_that_was_not_looked_at_leaves_it_open(
         adopt(record, control)
 
 
+@pytest.mark.parametrize(
+    "failure",
+    [
+        errors.ConnectError("refused"),
+        errors.CredentialsNotFoundError("none"),
+        errors.AccessDeniedError("no", operation="RunMicrovm", status=403),
+        errors.SignatureRefusedError("no", operation="RunMicrovm", status=403),
+        errors.ThrottledError("slowly", operation="RunMicrovm", status=429),
+        errors.CapacityError("full", operation="RunMicrovm", status=500),
+        errors.ConflictError("other parameters", operation="RunMicrovm", status=409),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_keeps_the_repeated_run_from_its_answer_leaves_it_open(
+    control: FakeControl, records: registry.Registry, failure: BaseException
+) -> None:
+    record = left_by_a_killed_client(control, records)
+    control.microvms.failures["run"] = [failure]
+    with pytest.raises(type(failure)):
+        adopt(record, control)
+
+
 def test_a_record_that_outlived_every_microvm_is_not_launched_anew(
     control: FakeControl, records: registry.Registry
 ) -> None:

@@ -32,7 +32,9 @@ class Setting:
         microvm = self.microvms.run(RunSpec(ARN, "t"), deadline=NEVER)
         self.microvms.change(microvm.microvm_id, state="RUNNING")
         self.microvms.calls.clear()
-        self.records.put(registry.Record("demo", microvm_id=microvm.microvm_id, endpoint=url, client_token="t"))
+        self.records.put(
+            registry.Record("demo", microvm_id=microvm.microvm_id, endpoint=url, client_token="t", created_at=1.0)
+        )
         self.link = self.another()
 
     def another(self, **changes: Any) -> Link:
@@ -273,6 +275,13 @@ def test_what_does_not_resume_by_itself_is_looked_at_and_resumed(setting: Settin
     assert setting.microvms.calls == ["get", "resume"]
     ready(link)
     assert setting.microvms.calls == ["get", "resume", "get"]
+
+
+def test_what_somebody_else_made_is_looked_at_once(setting: Setting) -> None:
+    link = setting.another(created_at=None)
+    ready(link)
+    ready(link)
+    assert setting.microvms.calls == ["get"]
 
 
 def test_that_it_does_not_resume_by_itself_is_learned_from_the_service(setting: Setting) -> None:
