@@ -44,6 +44,8 @@ _MAX_DIAL_MILLISECONDS = 60_000
 _ACCEPT_PAUSE_SECONDS = 0.02
 _FREEZE_SECONDS = 10.0
 _FREEZE_LOOK_SECONDS = 0.001
+_ALARM_SECONDS = 2.0
+_ALARM_LOOK_SECONDS = 0.01
 _SIGKILL = 9
 _SIGTERM = 15
 
@@ -155,6 +157,7 @@ class Supervisor:
         self._watching: set[int] = set()
         self._history: list[str] = []
         self._is_frozen = False
+        self._alarmed_until = 0.0
         # who waits for a freeze that has begun, and when it is too late; nobody waits once it is through
         self._freezers: list[int] = []
         self._freeze_ends_at: float | None = None
@@ -219,6 +222,8 @@ class Supervisor:
         now = _boot_seconds()
         if self._freeze_ends_at is not None:
             times.append(now + _FREEZE_LOOK_SECONDS)
+        if self._alarmed_until > 0:
+            times.append(now + _ALARM_LOOK_SECONDS)
         if self._console.source >= 0 and self._console.source not in self._actions:
             times.append(now + 1)
         # An hour at most: poll's clock stops while the machine sleeps, ours does not.
@@ -245,10 +250,20 @@ class Supervisor:
             self._add(source, self._hear_console)
 
     def _keep_memory(self, now: float) -> None:
+        """End the VM as a whole when its memory is used up.
+
+        Where the kernel killed one process, it did so by size: what is left may be a sandbox without its agent.
+        """
         watch = self._limits.watch
-        if watch is not None and not self._is_frozen and now >= watch.due and watch.step(now):
+        is_over = self._alarmed_until > 0 and self._limits.group.has_run_out
+        if watch is not None and not self._is_frozen and now >= watch.due:
+            with contextlib.suppress(OSError):  # out of descriptors, say: it looks again in a moment
+                is_over = watch.step(now)
+        if is_over:
             self._limits.watch = None
             self._kill("memory")
+        if is_over or now >= self._alarmed_until:
+            self._alarmed_until = 0
 
     # -- the VM --------------------------------------------------------------------------------------------------------
 
@@ -291,12 +306,9 @@ class Supervisor:
         self._go = -1
 
     def _hear_alarm(self) -> None:
-        """The kernel killed something of the VM for want of memory, or is about to: the VM ends as a whole.
-
-        Which process it takes is chance, and a sandbox without its agent, say, would be of no use.
-        """
-        if self._limits.group.hear_alarm():
-            self._kill("memory")
+        """The kernel killed something for want of memory, or is about to; it may be something of another VM."""
+        self._limits.group.hear_alarm()
+        self._alarmed_until = _boot_seconds() + _ALARM_SECONDS
 
     def _hear_ready(self) -> None:
         """The agent listens. What it wrote is of no further use, and it gets no second chance to write."""

@@ -138,15 +138,14 @@ class Group:
             return self._descriptors["oom event"], select.POLLIN
         return self._descriptors["oom"], select.POLLPRI
 
-    def hear_alarm(self) -> bool:
-        """After the alarm: whether it is true that the kernel had to kill for want of memory, or is about to."""
+    def hear_alarm(self) -> None:
+        """After the alarm: let it be able to go off again. What it was about shows in ``has_run_out``, by and by.
+
+        Version 1 gives it before it kills, and to all groups below the one that is full.
+        """
         if self.roles[MEMORY][0] == 1:
-            try:
+            with contextlib.suppress(BlockingIOError):
                 os.eventfd_read(self._descriptors["oom event"])
-            except BlockingIOError:
-                return False
-            return True
-        return self.has_run_out
 
     @property
     def has_run_out(self) -> bool:

@@ -132,6 +132,12 @@ def set_hostname(name: str) -> None:
     _call("sethostname", raw, ctypes.c_size_t(len(raw)))
 
 
+def get_title() -> str:
+    """What /proc shows as this process's command line."""
+    with open("/proc/self/cmdline", "rb") as reader:
+        return os.fsdecode(reader.read())
+
+
 def set_title(title: str) -> None:
     """What /proc shows as this process's command line: our own one is full of the host's paths."""
     with open("/proc/self/stat", "rb") as reader:
@@ -139,7 +145,7 @@ def set_title(title: str) -> None:
     start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end, the 48th and 49th of all fields
     if not 0 < start < end:
         raise OSError(errno.ENODATA, "no address of the command line", "/proc/self/stat")
-    text = title.encode()[: end - start - 1]
+    text = os.fsencode(title)[: end - start - 1]
     ctypes.memset(start, 0, end - start)
     ctypes.memmove(start, text, len(text))
 

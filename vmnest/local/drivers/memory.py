@@ -52,6 +52,7 @@ class MemoryWatch:
     def step(self, now: float) -> bool:
         """Look; True if more is in use than the limit."""
         before = self._used
+        self.due = now + _SHORTEST_SECONDS
         files = sum(_used_bytes(folder) for folder in self._folders)
         self._look_for_unnamed(now, headroom=self._limit - files)
         self._used = files + self._unnamed + sum(self._sum(name, "status", _ROUGH_FIELDS) for name in self._processes())

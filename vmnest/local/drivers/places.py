@@ -8,6 +8,7 @@ thawed.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterable
@@ -27,7 +28,7 @@ def find_own(mounts: str, membership: str) -> dict[str, tuple[int, str]]:
     for line in membership.splitlines():
         _, controllers, path = line.split(":", 2)
         paths.update(dict.fromkeys(controllers.split(","), path))
-    unified = None
+    unified: str | None = None
     found: dict[str, tuple[int, str]] = {}
     for line in mounts.splitlines():
         fields, _, source = line.partition(" - ")
@@ -41,6 +42,8 @@ def find_own(mounts: str, membership: str) -> dict[str, tuple[int, str]]:
                 if place is not None:
                     found.setdefault(role, (1, place))
     if unified is not None:
+        if os.path.basename(unified) == _OURS:  # an earlier daemon moved us down
+            unified = os.path.dirname(unified)
         found[cgroups.FREEZER] = (2, unified)
         for role in {cgroups.MEMORY, cgroups.CPU} - paths.keys():
             found[role] = (2, unified)
@@ -173,12 +176,13 @@ def _move_down(own: str) -> bool:
     below = os.path.join(own, _OURS)
     os.makedirs(below, exist_ok=True)
     for pid in cgroups.read(os.path.join(own, "cgroup.procs")).split():
-        cgroups.write(os.path.join(below, "cgroup.procs"), pid)
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            cgroups.write(os.path.join(below, "cgroup.procs"), pid)
     return True
 
 
 def _enable(group: str, controllers: Iterable[str]) -> None:
-    """Hand controllers on to the groups below. Memory is a must; without cgroups.CPU time there are other means."""
+    """Hand controllers on to the groups below. Memory is a must; without CPU time there are other means."""
     for controller in controllers:
         try:
             cgroups.write(os.path.join(group, "cgroup.subtree_control"), f"+{controller}")

@@ -11,6 +11,8 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]  # see init
 import os
 
+from . import kernel
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +23,7 @@ _SIGKILL = 9
 _QUIET = frozenset(b"TtZXxD")
 _STOPPED = ord("T")
 _OURS = 1
+_TITLE = "vmnest-freeze"
 
 
 class SignalFreezer:
@@ -56,12 +59,14 @@ class SignalFreezer:
                 self._continue(pid)
 
     def _send(self) -> None:
-        self._helper = os.fork()
-        if self._helper == 0:
-            try:
-                os.kill(-1, _signal.SIGSTOP)
-            finally:
-                os._exit(0)
+        title = kernel.get_title()
+        kernel.set_title(_TITLE)  # those inside see the helper, and ours is full of the host's paths
+        try:
+            self._helper = os.fork()
+            if self._helper == 0:
+                _stop_all()
+        finally:
+            kernel.set_title(title)
 
     def _has_sent(self) -> bool:
         """Whether the helper is through. (One inside may have stopped or killed it.)"""
@@ -107,3 +112,11 @@ class SignalFreezer:
             return
         finally:
             os.close(descriptor)
+
+
+def _stop_all() -> None:
+    """In the helper: one signal for everybody but process 1 and ourselves."""
+    try:
+        os.kill(-1, _signal.SIGSTOP)
+    finally:
+        os._exit(0)
