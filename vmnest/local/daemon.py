@@ -41,7 +41,7 @@ _LOG = logging.getLogger(__name__)
 
 IDLE_SECONDS = 600.0
 _IDLE_CHECK_SECONDS = 15.0
-_LOCK_SECONDS = 5.0
+_LOCK_SECONDS = 25.0  # the last one may be ending, and wait for VMs that hang
 
 SelectDriver = Callable[..., interface.Driver]
 
