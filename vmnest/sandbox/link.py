@@ -234,7 +234,8 @@ class Link:
             return store.headers(port, refused=refused)
 
         return client.AgentClient(
-            self.endpoint,
+            # Here the port of a record may be another program's by now: a daemon that was killed had let go of it.
+            self.look().endpoint if self.place.is_local else self.endpoint,
             headers=headers,
             transport=transport.shared(self._trust()),
             port=port,

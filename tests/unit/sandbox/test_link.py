@@ -44,7 +44,7 @@ def link_to(
     control.microvms.calls.clear()
     record = registry.Record("demo", microvm_id=microvm.microvm_id, endpoint=endpoint, client_token="t", **members)
     records.put(record)
-    place: Any = FakePlace(control)
+    place: Any = FakePlace(control, kind=record.target)
     return Link(record, place=place, records=records, verify_tls=None, auto_resume=auto_resume)
 
 
@@ -66,6 +66,15 @@ def test_a_command_costs_one_mint_and_no_look(records: registry.Registry) -> Non
     assert control.microvms.calls == []
     assert control.mints == [("microvm-1", (9999,))]
     assert server.requests[0].headers["x-aws-proxy-port"] == "9999"
+
+
+def test_on_this_machine_the_recorded_port_may_be_another_programs_by_now(records: registry.Registry) -> None:
+    with ScriptedServer(OK) as server, ScriptedServer() as stranger:
+        control = FakeControl(server.url)
+        link = link_to(stranger.url, control, records, target="local")
+        assert link.agent().exec("x").stdout == b"ok"
+        assert stranger.requests == []
+    assert control.microvms.calls == ["get"]
 
 
 def test_twenty_threads_share_one_connection_of_each_kind(records: registry.Registry, agent: Agent) -> None:
