@@ -1,8 +1,8 @@
 """botocore's chain of credential providers, with what it lacks for a command line and a long-running library.
 
-The providers are botocore's own, and so is the renewal of keys that expire. Around them: two are replaced (the
-instance's metadata is never asked through a proxy; an assumed role is kept in the AWS CLI's own cache, so that not each
-command asks for an MFA code); the calls that they make have short timeouts; whatever they raise, and botocore's
+The providers are botocore's own, and so is the renewal of keys that expire. Around them: the instance's metadata is
+never asked through a proxy; the session of a role is kept in the AWS CLI's own cache, so that not each command asks
+AWS, or for an MFA code; the calls that they make have short timeouts; whatever they raise, and botocore's
 providers raise anything, becomes an error that says what to do; a failure is remembered for a moment, so that a crowd
 of threads waits once; and a child of ``fork`` starts afresh.
 """
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import errors
@@ -172,17 +173,15 @@ def _prepare(
         # Of the two variables for it, botocore knows AWS_DEFAULT_REGION only; and a sandbox has its own.
         made.set_config_variable("region", region)
     metadata = _instance_metadata(made, environ)
-    ours = {
-        "assume-role": lambda: _assume_role_provider(made, metadata),
-        "iam-role": lambda: InstanceMetadataProvider(iam_role_fetcher=metadata),
-    }
+    cache = _RoleCache(os.path.join("~", ".aws"))
+    builder = _ProfileProviders(made, cache)
+    name = made.get_config_variable("profile") or profiles.DEFAULT
+    ours = {each.METHOD: each for each in builder.providers(name, disable_env_vars=profile is not None)}
+    ours["assume-role"] = _assume_role_provider(made, name, cache=cache, builder=builder, metadata=metadata)
+    ours["iam-role"] = InstanceMetadataProvider(iam_role_fetcher=metadata)
     resolver = made.get_component("credential_provider")
-    resolver.providers = [_replace(provider, ours) for provider in resolver.providers]
+    resolver.providers = [ours.get(provider.METHOD, provider) for provider in resolver.providers]
     return made, metadata
-
-
-def _replace(provider: Any, ours: Mapping[str, Callable[[], Any]]) -> Any:
-    return ours[provider.METHOD]() if provider.METHOD in ours else provider
 
 
 def _instance_metadata(made: Session, environ: Mapping[str, str]) -> instance.InstanceMetadata:
@@ -198,16 +197,41 @@ def _instance_metadata(made: Session, environ: Mapping[str, str]) -> instance.In
     )
 
 
-def _assume_role_provider(made: Session, metadata: instance.InstanceMetadata) -> Any:
+class _ProfileProviders:
+    """botocore's providers of one profile, with the AWS CLI's cache, and processes that leave our input alone."""
+
+    def __init__(self, made: Session, cache: _RoleCache) -> None:
+        from botocore.credentials import ProfileProviderBuilder
+
+        self._made = made
+        self._builder = ProfileProviderBuilder(made, cache=cache)
+
+    def providers(self, profile_name: str, disable_env_vars: bool = False) -> list[Any]:
+        """As botocore's builder of that name makes them."""
+        from botocore.credentials import ProcessProvider
+
+        process = ProcessProvider(profile_name, lambda: self._made.full_config, popen=_open_process)
+        found = self._builder.providers(profile_name, disable_env_vars)
+        return [process if each.METHOD == process.METHOD else each for each in found]
+
+
+def _open_process(command: Any, **options: Any) -> subprocess.Popen[bytes]:
+    # A pipe is a command's input, or the requests of an MCP client: a program that reads would take them away.
+    is_interactive = sys.stdin is not None and sys.stdin.isatty()
+    return subprocess.Popen(command, stdin=None if is_interactive else subprocess.DEVNULL, **options)
+
+
+def _assume_role_provider(
+    made: Session, name: str, *, cache: _RoleCache, builder: _ProfileProviders, metadata: instance.InstanceMetadata
+) -> Any:
     """botocore's provider, put together as botocore does, but for the cache, the prompt and the way to the instance."""
     from botocore import credentials as providers
 
-    cache = _RoleCache(os.path.join("~", ".aws", "cli", "cache"))
     return providers.AssumeRoleProvider(
         load_config=lambda: made.full_config,
         client_creator=made.create_client,
         cache=cache,
-        profile_name=made.get_config_variable("profile") or profiles.DEFAULT,
+        profile_name=name,
         prompter=_ask_for_code,
         credential_sourcer=providers.CanonicalNameCredentialSourcer(
             [
@@ -216,7 +240,7 @@ def _assume_role_provider(made: Session, metadata: instance.InstanceMetadata) ->
                 providers.InstanceMetadataProvider(iam_role_fetcher=metadata),
             ]
         ),
-        profile_provider_builder=providers.ProfileProviderBuilder(made, cache=cache),
+        profile_provider_builder=builder,
     )
 
 
@@ -234,13 +258,15 @@ def _ask_for_code(prompt: str) -> str:
 class _RoleCache:
     """The AWS CLI's cache of sessions of roles: shared with it, and with our next command. Not to have it is no error.
 
-    A file that another process is writing is not there yet; one that cannot be written stays unwritten.
+    A file that another process is writing is not there yet; one that cannot be written stays unwritten. Nothing is
+    written for somebody who has no folder for AWS's files.
     """
 
     def __init__(self, folder: str) -> None:
         from botocore.utils import JSONFileCache
 
-        self._files = JSONFileCache(os.path.expanduser(folder))
+        self._folder = os.path.expanduser(folder)
+        self._files = JSONFileCache(os.path.join(self._folder, "cli", "cache"))
         self._memory: dict[str, Any] = {}
 
     def __contains__(self, key: str) -> bool:
@@ -255,10 +281,9 @@ class _RoleCache:
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._memory[key] = value
-        try:
-            self._files[key] = value
-        except OSError:
-            return  # a home that is read-only, a full disk
+        if os.path.isdir(self._folder):
+            with contextlib.suppress(OSError):  # a home that is read-only, a full disk
+                self._files[key] = value
 
 
 def _is_session(found: object) -> bool:

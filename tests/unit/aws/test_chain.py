@@ -115,6 +115,20 @@ def portal(home, world: World, monkeypatch):
     return peer
 
 
+def test_a_process_does_not_take_what_is_piped_to_us(home):
+    process(home, '{"Version": 1, "AccessKeyId": "AKIDP", "SecretAccessKey": "sp"}')
+    with (home / "keys.sh").open("a") as script:
+        script.write("cat >&2\n")
+    program = (
+        "import os, sys\nfrom vmnest.aws import chain\n"
+        "print(chain.ChainSource(environ=os.environ).get().access_key, sys.stdin.read())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], cwd=ROOT, input="for us", capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("AKIDP for us\n", "")
+
+
 def test_an_sso_login_gives_keys(home, portal, ask):
     write(
         home,
@@ -330,6 +344,14 @@ def test_a_role_is_assumed_once_for_many_commands(home, role):
     assert len(role.requests) == 1
     (file,) = (home / ".aws" / "cli" / "cache").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_who_has_no_folder_for_aws_gets_none(home, role, monkeypatch, tmp_path):
+    (home / ".aws" / "config").rename(home / "config")
+    (home / ".aws").rmdir()
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(home / "config"))
+    assert [get().access_key for _ in range(2)] == ["ASIAROLE1", "ASIAROLE2"]
+    assert not (home / ".aws").exists()
 
 
 def test_a_session_that_has_ended_is_not_taken_from_the_cache(home, role, world: World):
