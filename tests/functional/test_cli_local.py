@@ -86,8 +86,9 @@ def test_the_text_of_ls_and_ps(cli: Cli, box: str) -> None:
     assert heads.split() == ["NAME", "STATE", "TARGET", "REGION", "AGE", "MICROVM"]
     assert [row.split()[:4] for row in rows] == [[box, "RUNNING", "local", "-"]]
     text = cli("ps", box).text
-    assert "state                 RUNNING\n" in text
-    assert "isolation             namespace\n" in text
+    shown = [tuple(line.split(maxsplit=1)) for line in text.splitlines()]
+    assert ("state", "RUNNING") in shown
+    assert ("isolation", "namespace") in shown
 
 
 def test_a_name_finds_its_own_target_but_local_limits_the_search(cli: Cli, box: str) -> None:
@@ -127,6 +128,110 @@ def test_an_image_that_does_not_exist_is_not_found_and_leaves_nothing(cli: Cli) 
     assert done.status == 3
     assert "no-such-image" in done.remarks
     assert cli("ps", "none").status == 3
+
+
+# -- stop and start ----------------------------------------------------------------------------------------------------
+
+
+def test_from_stop_to_start_in_json(cli: Cli) -> None:
+    options = ("--idle", "2m", "--suspended-for", "1h", "--max-duration", "3h", "--label", "team=a")
+    made = cli("create", "nap", "--local", "--json", *options).data
+    assert made["idle_policy"] == {
+        "max_idle_duration_seconds": 120,
+        "suspended_duration_seconds": 3600,
+        "auto_resume_enabled": True,
+    }
+    assert made["max_duration_seconds"] == 10800
+    assert made["labels"] == {"team": "a"}
+    assert cli("exec", "nap", "--shell", "--", "echo kept > file; sleep 74.313 & echo $! > pid").status == 0
+    (stopped,) = cli("stop", "nap", "--json").data["stopped"]
+    assert (stopped["state"], stopped["microvm_id"]) == ("SUSPENDED", made["microvm_id"])
+    assert stopped["stopped_at"]
+    done = cli("exec", "nap", "--no-resume", "--", "true")
+    assert (done.status, done.text) == (125, "")
+    assert "vmnest start nap" in done.remarks
+    assert cli("exec", "nap", "--no-resume", "--json", "--", "true").error["code"] == "suspended"
+    assert cli("ps", "nap", "--json").data["state"] == "SUSPENDED"
+    assert cli("wait", "nap", "--state", "suspended", "--json").data["state"] == "SUSPENDED"
+    (started,) = cli("start", "nap", "--json").data["started"]
+    assert (started["state"], started["stopped_at"]) == ("RUNNING", None)
+    assert cli("exec", "nap", "--no-resume", "--shell", "--", "kill $(cat pid); cat file").text == "kept\n"
+    assert cli("stop", "nap").text == "nap\n"
+    assert cli("exec", "nap", "echo", "hi").text == "hi\n"
+    assert cli("rm", "nap").status == 0
+
+
+def test_stop_and_start_go_through_all_names(cli: Cli) -> None:
+    for name in ("one", "two"):
+        assert cli("create", name, "--local").status == 0
+    done = cli("stop", "one", "nobody", "two")
+    assert (done.status, done.text) == (3, "one\ntwo\n")
+    assert cli("stop", "two", "one").text == "two\none\n"
+    states = [each["state"] for each in cli("ls", "--json").data["sandboxes"] if each["name"] in {"one", "two"}]
+    assert states == ["SUSPENDED", "SUSPENDED"]
+    assert cli("start", "one", "nobody", "--json").error["details"]["started"] == ["one"]
+    assert cli("rm", "one", "two").status == 0  # one runs, one is suspended
+
+
+def test_wait_is_told_of_the_end_that_another_brings(cli: Cli) -> None:
+    assert cli("create", "late", "--local").status == 0
+    assert cli("wait", "late", "--timeout", "0.2").status == 1
+    with cli.start("wait", "late") as waiting:
+        assert cli("rm", "late").status == 0
+        out, err = waiting.communicate(timeout=WAIT_SECONDS)
+    assert (waiting.returncode, out, err) == (0, b"TERMINATED\n", b"")
+
+
+def test_wait_can_be_interrupted(cli: Cli, box: str) -> None:
+    with cli.start("wait", box) as waiting:
+        time.sleep(0.5)
+        waiting.send_signal(signal.SIGINT)
+        out, err = waiting.communicate(timeout=WAIT_SECONDS)
+    assert (waiting.returncode, out, err) == (130, b"", b"vmnest: interrupted\n")
+
+
+# -- what create is told -----------------------------------------------------------------------------------------------
+
+
+def test_replace_ends_the_one_that_has_the_name(cli: Cli, cloud: LocalCloud) -> None:
+    first = cli("create", "again", "--local", "--replace", "--json").data
+    assert cli("create", "again", "--local").status == 1
+    second = cli("create", "again", "--local", "--replace", "--json").data
+    assert second["microvm_id"] != first["microvm_id"]
+    states = {item["microvmId"]: item["state"] for item in cloud.client().list_microvms()["items"]}
+    assert states[first["microvm_id"]] in {"TERMINATING", "TERMINATED"}
+    assert cli("exec", "again", "echo", "hi").text == "hi\n"
+    assert cli("rm", "again").status == 0
+
+
+def test_labels_are_found_again(cli: Cli) -> None:
+    assert cli("create", "red", "--local", "--label", "colour=red", "--label", "x=1").status == 0
+    assert cli("create", "blue", "--local", "--label", "colour=blue", "--label", "x=1").status == 0
+    found = {
+        line: [each["name"] for each in cli("ls", "--json", *line).data["sandboxes"]]
+        for line in [("--label", "colour=red"), ("--label=x=1",), ("--label=x=1", "--label=colour=blue")]
+    }
+    assert list(found.values()) == [["red"], ["red", "blue"], ["blue"]]
+    assert cli("rm", "red", "blue").status == 0
+
+
+def test_a_payload_is_kept_nowhere(cli: Cli, cloud: LocalCloud, tmp_path: Path) -> None:
+    payload = tmp_path / "payload"
+    payload.write_text('{"key": "hunter2"}')
+    made = cli("create", "fed", "--local", "--json", "--run-payload", f"@{payload}")
+    assert made.data["state"] == "RUNNING"
+    assert "hunter2" not in made.text + cli("inspect", "fed").text + cloud.log
+    kept = [Path(cloud.folder, ".agent_sandbox", "state.json"), *Path(cloud.folder, "records").iterdir()]
+    assert len(kept) > 1
+    assert not [path for path in kept if b"hunter2" in path.read_bytes()]
+    assert cli("rm", "fed").status == 0
+
+
+def test_inspect_tells_what_is_recorded_and_what_the_service_says(cli: Cli, box: str) -> None:
+    data = cli("inspect", box, "--json").data
+    assert data["record"]["microvm_id"] == data["microvm"]["microvmId"] == data["microvm_id"]
+    assert data["microvm"]["localDetails"]["enforced"] in {"cgroup", "watch"}
+    assert "token" not in cli("inspect", box).text.lower()
 
 
 # -- exec --------------------------------------------------------------------------------------------------------------
@@ -216,6 +321,33 @@ def test_variables_arrive_as_they_are(cli: Cli, box: str) -> None:
     assert done.text == f"{value}\nhere\n\n"
 
 
+def test_variables_come_from_files_secrets_and_options(cli: Cli, box: str, tmp_path: Path) -> None:
+    path = tmp_path / "env"
+    path.write_bytes(b"A=file\nB=file\r\nHERE\n# C=comment\nD= 'raw' \n")
+    line = ("--env-file", str(path), "--secret", "B", "--env", "A=env")
+    done = cli("exec", box, *line, "--", "sh", "-c", 'echo "$A,$B,$HERE,${C-none},$D"', B="secret", HERE="here")
+    assert done.text == "env,secret,here,none, 'raw' \n"
+    done = cli("--local", "run", *line, "--", "sh", "-c", 'echo "$A,$B"', B="secret")
+    assert done.text == "env,secret\n"
+
+
+def test_a_secret_is_shown_nowhere(cli: Cli, cloud: LocalCloud, box: str) -> None:
+    secret = "hunter2-" + "x" * 8
+    with cli.start("exec", box, "--secret", "TOKEN", "--", "sleep", "75.313", environ={"TOKEN": secret}) as process:
+        wait_for(lambda: runs("75.313"))
+        shown = subprocess.run(["ps", "-eww", "-o", "args"], capture_output=True, text=True, check=True).stdout
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=WAIT_SECONDS)
+    assert secret not in shown
+    assert secret.encode() not in err
+    done = cli("exec", box, "--debug", "--secret", "TOKEN", "-w", "/no/such", "--", "true", TOKEN=secret)
+    assert done.status == 125
+    assert secret not in done.remarks
+    assert secret not in cloud.log
+    done = cli("exec", box, "--secret", "TOKEN", "--", "true")
+    assert (done.status, done.text) == (2, "")
+
+
 def test_the_working_directory(cli: Cli, box: str) -> None:
     assert cli("exec", box, "pwd").text == "/work\n"
     assert cli("exec", box, "-w", "/tmp", "pwd").text == "/tmp\n"
@@ -291,6 +423,19 @@ def test_run_leaves_nothing(cli: Cli, cloud: LocalCloud, box: str) -> None:
     assert cli("run", "--local", "--timeout", "0.5", "--", "sleep", "9").status == 124
     assert microvms(cloud) == before
     assert [each["name"] for each in cli("ls", "--json").data["sandboxes"]] == [box]
+
+
+def test_run_that_is_killed_leaves_a_name_by_which_it_can_be_removed(cli: Cli, cloud: LocalCloud, box: str) -> None:
+    before = microvms(cloud)
+    with cli.start("run", "--local", "--", "sleep", "73.999") as process:
+        wait_for(lambda: runs("73.999"))
+        process.kill()
+    (left,) = [each for each in cli("ls", "--json").data["sandboxes"] if each["name"] != box]
+    assert left["name"].startswith("run-")
+    assert left["state"] == "RUNNING"
+    assert cli("rm", left["name"]).status == 0
+    assert microvms(cloud) == before
+    wait_for(lambda: not runs("73.999"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=str)
@@ -391,7 +536,8 @@ def test_from_up_to_down(tmp_path_factory: pytest.TempPathFactory, cli: Cli) -> 
 
     with tempfile.TemporaryDirectory(prefix="vmnest-test-") as folder:
         cli = Cli({**bare_environ(folder), "AGENT_SANDBOX_LOCAL_DIR": f"{folder}/local"})
-        assert cli("local", "status", "--json").data == {"running": False, "folder": f"{folder}/local", "microvms": []}
+        status = cli("local", "status", "--json").data
+        assert (status["running"], status["folder"], status["microvms"]) == (False, f"{folder}/local", [])
         assert cli("local", "status").text.startswith("local cloud  not running\n")
         done = cli("local", "down")
         assert (done.status, done.remarks) == (0, "vmnest: the local cloud does not run\n")

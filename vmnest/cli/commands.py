@@ -142,6 +142,10 @@ def _exec(options: _ExecOptions) -> dict[str, object]:
 
 
 def _run(options: _RunOptions) -> dict[str, object]:
+    def begin() -> None:
+        progress.end()
+        output.remark_local_cloud(options=options)
+
     with (
         output.warnings_as_remarks(options=options),
         output.progress("starting a sandbox", options=options) as progress,
@@ -170,7 +174,7 @@ def _run(options: _RunOptions) -> dict[str, object]:
             timeout=options.timeout,
             local=options.local or None,
             region=options.region,
-            on_ready=progress.end,
+            on_ready=begin,
             on_stdout=None if options.json else _to_stdout,
             on_stderr=None if options.json else _to_stderr,
         )

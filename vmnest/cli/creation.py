@@ -104,7 +104,7 @@ def _add_how_long_it_lives(parser: words.Parser) -> None:
         kind=values.parse_seconds_from(1, LONGEST_SECONDS),
         help=f"end it after so long in any case, suspended or not (default, and most: {LONGEST_SECONDS})",
     )
-    parser.switch("--no-auto-resume", help="once it is suspended, a request does not resume it; vmnest start and exec do")
+    parser.switch("--no-auto-resume", help="once suspended, no request resumes it; vmnest start and exec do")
 
 
 def _add_what_it_reaches(parser: words.Parser) -> None:
@@ -166,4 +166,5 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
             region=options.region,
         )
     output.result(data, options=options, text=f"{render.to_printable(data['name'])}\n")
+    output.remark_local_cloud(options=options)
     return 0

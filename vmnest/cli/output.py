@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from .. import registry
+from .. import daemon, registry, settings
 from . import render, terminal
 
 TYPE_CHECKING = False
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .words import Options
 
-__all__ = ["progress", "remark", "remark_unusual_place", "result", "warnings_as_remarks"]
+__all__ = ["progress", "remark", "remark_local_cloud", "remark_unusual_place", "result", "warnings_as_remarks"]
 
 
 def result(data: object, *, options: Options, text: str) -> None:
@@ -32,6 +32,14 @@ def remark(text: str | None, *, options: Options) -> None:
 def remark_unusual_place(*, options: Options) -> None:
     """Say where the names of sandboxes are kept, if that is not the usual place."""
     remark(registry.locate().note, options=options)
+
+
+def remark_local_cloud(*, options: Options) -> None:
+    """Say of the local cloud that runs what is not as this environment asks for it. For verbs that make sandboxes."""
+    environ = settings.environment()
+    if options.local or settings.text("target", environ=environ) == settings.TARGET_LOCAL:
+        for note in daemon.notes(environ):
+            remark(note, options=options)
 
 
 def progress(text: str, *, options: Options) -> terminal.Progress:

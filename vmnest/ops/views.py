@@ -96,7 +96,7 @@ def describe(record: Record, microvm: MicroVM) -> dict[str, object]:
     from datetime import timedelta
 
     ends = None if microvm.ended else microvm.started_at + timedelta(seconds=microvm.max_duration_seconds)
-    seen = {
+    seen: dict[str, object] = {
         "image_arn": microvm.image_arn,
         "image_version": microvm.image_version,
         "endpoint": microvm.endpoint,
@@ -110,6 +110,8 @@ def describe(record: Record, microvm: MicroVM) -> dict[str, object]:
         "ingress_network_connectors": list(microvm.ingress),
         "egress_network_connectors": list(microvm.egress),
     }
+    if microvm.state not in (names.SUSPENDING, names.SUSPENDED):
+        seen["stopped_at"] = None  # a request, of which the record knows nothing, resumed it since
     details = microvm.raw.get(names.LOCAL_DETAILS_MEMBER)
     local = {} if details is None else {"local_details": details}
     return {**describe_record(record, state=microvm.state), **seen, **local}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cloud import LocalCloud
-from vmnest import rendezvous
+from vmnest import __version__, rendezvous
 from vmnest.cli.main import main
 
 

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from tests.support.cloud import LocalCloud
 from vmnest.cli import output
 from vmnest.cli.words import Options
 
@@ -40,3 +41,20 @@ def test_a_warning_of_the_library_is_a_remark(capfd: pytest.CaptureFixture[str])
     with output.warnings_as_remarks(options=options(json=True)):
         logger.warning("left demo")
     assert capfd.readouterr() == ("", "vmnest: left \\x1b demo\n")
+
+
+def test_a_setting_that_the_local_cloud_was_not_started_with_is_told_where_it_matters(
+    shared_cloud: LocalCloud, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AGENT_SANDBOX_LOCAL_DIR", shared_cloud.folder)
+    monkeypatch.delenv("AGENT_SANDBOX_TARGET", raising=False)
+    local = Options(json=False, quiet=False, local=True)
+    output.remark_local_cloud(options=local)
+    assert capfd.readouterr().err == ""
+    monkeypatch.setenv("AGENT_SANDBOX_LOCAL_DISK", "1GiB")
+    output.remark_local_cloud(options=Options(json=False, quiet=False, local=False))
+    assert capfd.readouterr().err == ""
+    for told in (local, Options(json=False, quiet=False, local=False)):
+        output.remark_local_cloud(options=told)
+        assert capfd.readouterr().err.startswith("vmnest: AGENT_SANDBOX_LOCAL_DISK is not in force")
+        monkeypatch.setenv("AGENT_SANDBOX_TARGET", "local")

@@ -87,7 +87,8 @@ def test_ps_tells_when_and_how_it_ends(
         Record("web", microvm_id="microvm-1", region="eu-west-1", stopped_at=0.0, labels={"team": "a", "tier": "b c"})
     )
     policy = {"maxIdleDurationSeconds": 90, "suspendedDurationSeconds": 3600, "autoResumeEnabled": False}
-    text = show(serve, monkeypatch, capfd, startedAt=0.0, maximumDurationInSeconds=5400, idlePolicy=policy)
+    seen = {"state": "SUSPENDED", "startedAt": 0.0, "maximumDurationInSeconds": 5400, "idlePolicy": policy}
+    text = show(serve, monkeypatch, capfd, **seen)
     shown = {name: value.strip() for name, value in members(text).items()}
     assert shown["stopped at"] == "1970-01-01T00:00:00Z"
     assert shown["expires at"] == "1970-01-01T01:30:00Z"

@@ -25,11 +25,12 @@ def microvm(**members: object) -> MicroVM:
 
 def test_what_the_service_says_and_what_is_recorded() -> None:
     record = Record("web", microvm_id="m-1", region="r", created_at=0.0, stopped_at=1.0, labels={"a": "1"})
-    view = views.describe(record, microvm(idle_policy=IdlePolicy(60, 0, False), egress=("e",), ingress=("i",)))
+    seen = microvm(state="SUSPENDED", idle_policy=IdlePolicy(60, 0, False), egress=("e",), ingress=("i",))
+    view = views.describe(record, seen)
     assert view == {
         "name": "web",
         "target": "aws",
-        "state": "RUNNING",
+        "state": "SUSPENDED",
         "microvm_id": "m-1",
         "image_arn": "arn:image",
         "image_version": "1.0",
@@ -53,6 +54,10 @@ def test_what_the_service_says_and_what_is_recorded() -> None:
         "labels": {"a": "1"},
     }
     assert json.loads(json.dumps(view)) == view
+
+
+def test_what_a_request_resumed_is_not_stopped_any_more() -> None:
+    assert views.describe(Record("web", stopped_at=1.0), microvm())["stopped_at"] is None
 
 
 def test_a_view_has_the_same_members_whatever_is_known() -> None:
