@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ import pytest
 from tests.support.cli import Cli, Done, bare_environ
 from tests.support.emulated import CONTAINER_TOKEN, PORTAL_TOKEN, World, moment
 from tests.support.moto_server import serving_moto, switch_on_authentication
+from tests.support.paths import AWS_CLI
 from tests.support.peers import Answer
 from vmnest import errors, transport
 from vmnest.aws import chain, signing
@@ -137,6 +139,30 @@ def test_from_a_role_that_is_assumed_once_for_many_commands(user: User) -> None:
     environ = {"AWS_PROFILE": "p", "AWS_ENDPOINT_URL_STS": sts.url}
     assert [user.key_used(**environ) for _ in range(3)] == ["ASIAROLE1"] * 3
     assert len(sts.requests) == 1
+
+
+@pytest.mark.skipif(not AWS_CLI.exists(), reason="needs the AWS CLI")
+def test_a_session_is_shared_with_the_aws_cli_both_ways(user: User) -> None:
+    sts = user.world.sts()
+    user.write(".aws/config", ROLE.format(arn=ROLE_ARN))
+    environ = {"AWS_PROFILE": "p", "AWS_ENDPOINT_URL_STS": sts.url}
+
+    def ask_the_aws_cli() -> None:
+        line = [str(AWS_CLI), "sts", "get-caller-identity"]
+        subprocess.run(line, env={**user.cli.environ, **environ}, check=True, capture_output=True)
+
+    def assumed() -> int:
+        return sum(b"Action=AssumeRole&" in request.body for request in sts.requests)
+
+    ask_the_aws_cli()
+    assert user.key_used(**environ) == "ASIAROLE1"
+    assert assumed() == 1
+    for file in (user.home / ".aws" / "cli" / "cache").iterdir():
+        file.unlink()
+    key = user.key_used(**environ)
+    ask_the_aws_cli()
+    assert key in sts.requests[-1].get("authorization")
+    assert assumed() == 2
 
 
 def test_from_a_web_identity(user: User) -> None:
