@@ -34,6 +34,9 @@ WISH = wishes.Wish(
 )
 
 
+Names = list[str]  # which in a class with a method ``list`` has another name
+
+
 class FakeMicroVMs:
     """``failures`` maps a method's name to errors that its next calls raise, one each.
 
@@ -42,11 +45,11 @@ class FakeMicroVMs:
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
-        self.calls: list[str] = []
+        self.calls: Names = []
         self.specs: list[RunSpec] = []
         self.known: dict[str, MicroVM] = {}
         self.failures: dict[str, list[BaseException]] = {}
-        self.upcoming: list[str] = []
+        self.upcoming: Names = []
         self.lose_answer_of_run = False
         self._by_token: dict[str, str] = {}
 
@@ -82,7 +85,9 @@ class FakeMicroVMs:
         self._begin("list")
         for microvm in self.known.values():
             if microvm.image_arn == image_arn:
-                yield MicroVMSummary(*microvm[:2], *microvm[3:6])
+                yield MicroVMSummary(
+                    microvm.microvm_id, microvm.state, microvm.image_arn, microvm.image_version, microvm.started_at
+                )
 
     def suspend(self, microvm_id: str, *, deadline: Deadline) -> None:
         self._begin("suspend")
@@ -103,7 +108,7 @@ class FakeMicroVMs:
         self.known[microvm_id] = self.known[microvm_id]._replace(**members)  # type: ignore[arg-type]
 
     @property
-    def alive(self) -> list[str]:
+    def alive(self) -> Names:
         return [microvm.microvm_id for microvm in self.known.values() if not microvm.ended]
 
     def _begin(self, name: str) -> None:

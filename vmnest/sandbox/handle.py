@@ -17,6 +17,7 @@ from ..wire import names
 from . import launch, life, wishes
 from .files import Files
 from .link import CALL_SECONDS, Link
+from .phases import Phases
 
 __all__ = ["Sandbox"]
 
@@ -135,20 +136,26 @@ class Sandbox:
         wishes.check(wish, place=place)
         if not replace:
             records.check_free(wish.name)
-        place.check_isolation(deadline=deadline)
-        control = place.control(deadline=deadline)
-        record, spec = launch.plan(wish, place=place, control=control, deadline=deadline)
+        phases = Phases()
+        with phases.phase("reach"):
+            place.check_isolation(deadline=deadline)
+            control = place.control(deadline=deadline)
+        with phases.phase("plan"):
+            record, spec = launch.plan(wish, place=place, control=control, deadline=deadline)
         present = records.get(wish.name) if replace else None
         if present is not None:
             is_here = (present.target, present.region) == (place.kind, place.region)
             home = control if is_here else _place_of(present).control(deadline=deadline)
             launch.end(present, control=home, deadline=deadline)
-        record = launch.start(record, spec, control=control, registry=records, deadline=deadline, instead_of=present)
+        with phases.phase("run"):
+            record = launch.start(
+                record, spec, control=control, registry=records, deadline=deadline, instead_of=present
+            )
         try:
             sandbox = cls(record, place=place, records=records, verify_tls=verify_tls)
             sandbox._link.control(control)
-            sandbox._link.agent().wait_ready(deadline=deadline)
-            sandbox._link.state = names.RUNNING
+            with phases.phase("agent"):
+                sandbox._link.wait_ready(deadline=deadline)
         except BaseException as error:
             launch.discard(record, because=error, control=control, registry=records)
             raise

@@ -52,8 +52,7 @@ def resume(link: Link, *, deadline: Deadline) -> None:
     microvms, microvm_id = link.control().microvms, link.microvm_id
     _until_accepted(link, lambda: microvms.resume(microvm_id, deadline=deadline), deadline=deadline)
     link.note(state_hint=names.RUNNING, stopped_at=None)
-    link.agent(wakes=True).wait_ready(deadline=deadline)
-    link.state = names.RUNNING
+    link.wait_ready(deadline=deadline)
 
 
 def wait(link: Link, states: Collection[str], *, deadline: Deadline) -> str:

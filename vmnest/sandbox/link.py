@@ -146,6 +146,16 @@ class Link:
             found = self._agents.setdefault(wakes, self._connect(wakes))
         return found
 
+    def wait_ready(self, *, deadline: Deadline) -> None:
+        """Wait until the agent answers, resuming what is found suspended."""
+        try:
+            self.agent(wakes=True).wait_ready(deadline=deadline)
+        except errors.WaitTimeoutError as error:
+            if self.state != names.UNKNOWN:
+                error.add_hint(f"Its MicroVM was last seen {self.state}.")
+            raise
+        self.state = names.RUNNING
+
     def catch_up(self) -> None:
         """See whether another process has stopped it on purpose since we looked, or resumed it."""
         stamp = self.records.stamp()

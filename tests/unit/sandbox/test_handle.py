@@ -114,8 +114,11 @@ def test_a_microvm_that_ends_while_it_is_waited_for_is_an_error_and_leaves_nothi
 def test_an_agent_that_never_answers_leaves_no_microvm_and_no_record(records: registry.Registry) -> None:
     with ScriptedServer(SILENT, repeat_last=True) as server:
         control = FakeControl(server.url)
-        with pytest.raises(errors.WaitTimeoutError):
+        with pytest.raises(errors.WaitTimeoutError) as caught:
             create(control, records, timeout=0.3)
+    assert list(caught.value.details["seconds"]) == ["reach", "plan", "run", "agent"]  # type: ignore[call-overload]
+    assert "waiting for its agent 0." in (caught.value.hint or "")
+    assert "last seen PENDING" in (caught.value.hint or "")
     assert control.microvms.alive == []
     assert control.microvms.calls[-1] == "terminate"
     assert records.all() == []
