@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -279,6 +280,32 @@ def test_a_supervisor_that_was_killed_with_its_daemon_is_found_dead(ground: Grou
     assert ground.states() == {"one": "TERMINATED", "two": "RUNNING"}
     assert LOST in ground.cli("exec", "one", "true").remarks
     ground.good("rm", "one", "two")
+    ground.check_nothing_is_left()
+
+
+def test_a_sandbox_that_ended_while_no_daemon_was_there_says_how(ground: Ground) -> None:
+    ground.good("create", "box")
+    ground.good("exec", "box", "--", "sh", "-c", "(sleep 1; kill -9 -1) > /dev/null 2>&1 &")
+    ground.kill_daemon()
+    wait_for(lambda: ground.supervisors() == [])
+    assert ground.states() == {"box": "TERMINATED"}
+    assert "Container Stopped with Exit Code: 137" in ground.cli("exec", "box", "true").remarks
+    ground.good("rm", "box")
+    ground.check_nothing_is_left()
+
+
+def test_a_sandbox_whose_port_is_taken_meanwhile_gets_another(ground: Ground) -> None:
+    made = ground.good("create", "box", "--json").data
+    port = int(ground.records()["box"]["endpoint"].rpartition(":")[2])
+    ground.kill_daemon()
+    with socket.create_server(("127.0.0.1", port)) as stranger:
+        assert ground.good("exec", "box", "echo", "on").text == "on\n"
+        stranger.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            stranger.accept()
+    assert ground.good("exec", "box", "echo", "on").text == "on\n"
+    assert ground.good("ps", "box", "--json").data["microvm_id"] == made["microvm_id"]
+    ground.good("rm", "box")
     ground.check_nothing_is_left()
 
 

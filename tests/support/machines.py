@@ -132,7 +132,7 @@ class FakeMachine:
 class FakeDriver:
     """Starts FakeMachines. ``gate`` holds starts back until it is set; ``failure`` makes them fail.
 
-    ``running`` has the machines of an earlier daemon, by folder: they can be adopted.
+    ``running`` has the machines of an earlier daemon, by folder: they can be adopted; ``recorded`` has others' ends.
     """
 
     name = "fake"
@@ -146,6 +146,7 @@ class FakeDriver:
         self.discarded: list[str] = []
         self.running: dict[str, FakeMachine] = {}
         self.adopted: list[str] = []
+        self.recorded: dict[str, interface.Ended] = {}
         self.gate: threading.Event | None = None
         self.failure: Exception | None = None
 
@@ -166,8 +167,9 @@ class FakeDriver:
         machine.on_end = on_end
         return machine
 
-    def discard(self, folder: str) -> None:
+    def discard(self, folder: str) -> interface.Ended | None:
         self.discarded.append(folder)
+        return self.recorded.get(folder)
 
     def close(self) -> None:
         return None

@@ -15,6 +15,7 @@ start of the machine that is all of them.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -104,7 +105,8 @@ class Adoption:
             found = list(pool.map(self._find, self._ledger.load()))
             held = {each.record.microvm_id for each in found if each.machine is not None}
             os.makedirs(self._path(), mode=0o700, exist_ok=True)
-            list(pool.map(self._discard, sorted(set(os.listdir(self._path())) - held)))
+            for _ in pool.map(self._discard, sorted(set(os.listdir(self._path())) - held)):
+                continue
         for each in found:
             self._insert(each)
         self._note_boot()
@@ -142,7 +144,9 @@ class Adoption:
         ends = _Ends(self._vms, record)
         machine = self._adopt(record, ends)
         if machine is None:
-            return self._gone(record, reason=records.REASON_LOST)
+            # It may have ended in order while no daemon was there.
+            ended = self._discard(record.microvm_id) or interface.Ended(None, None, interface.LOST)
+            return self._gone(record, reason=records.end_reason(ended, memory_mib=record.spec.options.memory_mib))
         return self._bind(_Found(record, machine, ends), note)
 
     def _adopt(self, record: records.Record, ends: _Ends) -> interface.Machine | None:
@@ -167,12 +171,16 @@ class Adoption:
             _LOG.warning("%s: %s is taken; it is at %s now", note.microvm_id, note.endpoint, record.endpoint)
         return found
 
-    def _discard(self, name: str) -> None:
+    def _discard(self, name: str) -> interface.Ended | None:
+        """Clean away what there is of a VM; how it ended, if anybody knows."""
         try:
-            self._driver.discard(self._path(name))
-            shutil.rmtree(self._path(name))
+            ended = self._driver.discard(self._path(name))
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(self._path(name))
+            return ended
         except (OSError, errors.LocalCloudError):
             _LOG.exception("cannot clean away %s", name)
+            return None
 
     # -- taking over ---------------------------------------------------------------------------------------------------
 

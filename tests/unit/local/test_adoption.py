@@ -174,6 +174,22 @@ def test_a_vm_whose_supervisor_does_not_answer_is_lost(stage):
     assert stage.published == []
 
 
+@pytest.mark.parametrize(
+    ("ended", "reason"),
+    [
+        (interface.Ended(0, None, interface.EXITED), "Container Stopped with Exit Code: 0"),
+        (interface.Ended(None, 9, interface.LIFETIME), records.REASON_LIFETIME),
+        (interface.Ended(None, None, interface.LOST), records.REASON_LOST),
+    ],
+    ids=["exited", "lifetime", "lost"],
+)
+def test_a_vm_that_ended_while_no_daemon_was_there_says_how(stage, ended, reason):
+    stage.leave(names.RUNNING, alive=False)
+    stage.driver.recorded[stage.path("microvm-1")] = ended
+    (record,) = stage.adopt()
+    assert (record.state, record.state_reason) == (names.TERMINATED, reason)
+
+
 def test_an_error_of_the_driver_concerns_one_vm(stage, monkeypatch, caplog):
     stage.leave(names.RUNNING)
     stage.leave(names.RUNNING, number=2)

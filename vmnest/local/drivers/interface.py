@@ -149,8 +149,11 @@ class Driver(Protocol):
         From here on its end is seen, and ``on_end`` called as by ``start``. After None, ``discard`` the folder.
         """
 
-    def discard(self, folder: str) -> None:
-        """Clean what a VM of an earlier daemon left in its folder, and end it if it still runs."""
+    def discard(self, folder: str) -> Ended | None:
+        """Clean what a VM of an earlier daemon left in its folder, and end it if it still runs.
+
+        Returns how it ended, if that is recorded.
+        """
 
     def close(self) -> None:
         """Let go of the driver's threads. VMs go on."""
