@@ -10,14 +10,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.paths import ROOT
-from vmnest.local.drivers import Ended, Launch, namespace, selection
+from vmnest.local.drivers import Ended, Launch, cgroups, machine, namespace, places, selection
 
 PLAIN_UID = 54321
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -103,13 +103,79 @@ def cell_driver(cell: namespace.Cell) -> Iterator[namespace.NamespaceDriver]:
     driver.close()
 
 
+# How a VM can be held to its limits, and frozen.
+GROUPS = "groups"
+GROUPS_OF_VERSION_1 = "groups of version 1"
+SIGNALS = "watch and signals"
+
+
+def find_groups() -> dict[str, tuple[int, str]]:
+    """The groups that we are in ourselves, by role: those below which we may make some."""
+    own = places.find_own(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
+    return {role: (version, group) for role, (version, group) in own.items() if os.access(group, os.W_OK)}
+
+
+def list_ways() -> list[str]:
+    """The ways that this machine has, for us."""
+    ways = [SIGNALS]
+    if find_groups().keys() >= {cgroups.MEMORY, cgroups.CPU, cgroups.FREEZER}:
+        ways.insert(0, GROUPS)
+        if os.access("/sys/fs/cgroup/freezer", os.W_OK):
+            ways.insert(1, GROUPS_OF_VERSION_1)
+    return ways
+
+
+def vary(cell: namespace.Cell, way: str) -> namespace.Cell:
+    """A cell whose VMs are held that way."""
+    own = find_groups()
+    if way == GROUPS_OF_VERSION_1:
+        own[cgroups.FREEZER] = (1, "/sys/fs/cgroup/freezer")
+    name = f"vmnest-test-{os.getpid()}-{way.split()[-1]}"
+    return replace(cell, places=places.Places({} if way == SIGNALS else own, name=name, uid=cell.uid))
+
+
+@pytest.fixture(scope="session", params=list_ways())
+def held_driver(cell: namespace.Cell, request: pytest.FixtureRequest) -> Iterator[namespace.NamespaceDriver]:
+    """A driver of each way."""
+    driver = namespace.NamespaceDriver(vary(cell, request.param))
+    yield driver
+    driver.close()
+
+
 @pytest.fixture
-def room(cell_driver: namespace.NamespaceDriver, cell: namespace.Cell, tmp_path: Path) -> Iterator[Room]:
-    """A place for VMs; those that are left at the end are stopped."""
-    room = Room(cell_driver, cell, tmp_path)
+def held_room(held_driver: namespace.NamespaceDriver, tmp_path: Path) -> Iterator[Room]:
+    """A place for VMs that are held each way."""
+    yield from make_room(held_driver, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def watched_driver(cell: namespace.Cell) -> Iterator[namespace.NamespaceDriver]:
+    """A driver that has no control groups."""
+    driver = namespace.NamespaceDriver(vary(cell, SIGNALS))
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def watched_room(watched_driver: namespace.NamespaceDriver, tmp_path: Path) -> Iterator[Room]:
+    """A place for VMs without control groups."""
+    yield from make_room(watched_driver, tmp_path)
+
+
+def make_room(driver: namespace.NamespaceDriver, folder: Path) -> Iterator[Room]:
+    """A place for VMs of a driver; those that are left at the end are ended, and nothing of them may be left."""
+    room = Room(driver, driver.cell, folder)
     yield room
-    for folder in tmp_path.glob("vm*"):
-        cell_driver.discard(str(folder))
+    for path in folder.glob("vm*"):
+        groups = machine.load_groups(str(path))
+        driver.discard(str(path))
+        assert not [group for group in groups if os.path.exists(group)]
+
+
+@pytest.fixture
+def room(cell_driver: namespace.NamespaceDriver, tmp_path: Path) -> Iterator[Room]:
+    """A place for VMs."""
+    yield from make_room(cell_driver, tmp_path)
 
 
 @dataclass(frozen=True)

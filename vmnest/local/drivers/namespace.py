@@ -30,6 +30,7 @@ from .machine import (
     SUPERVISOR_LOG_NAME,
     NamespaceMachine,
     clean_folder,
+    load_ended,
     record_groups,
 )
 from .rubbish import Rubbish
@@ -94,7 +95,7 @@ class NamespaceDriver:
     memory_snapshot = False
 
     def __init__(self, cell: Cell) -> None:
-        self._cell = cell
+        self.cell = cell
         self._skeletons = Skeletons(
             cell.folder,
             runtime=cell.runtime,
@@ -110,10 +111,10 @@ class NamespaceDriver:
 
     def start(self, launch: Launch, *, on_end: Callable[[Ended], None]) -> NamespaceMachine:
         """See ``interface.Driver``."""
-        unknown = [path for path in launch.visible if not any(contains(top, path) for top in self._cell.view.visible)]
+        unknown = [path for path in launch.visible if not any(contains(top, path) for top in self.cell.view.visible)]
         if unknown:
             raise errors.LocalCloudError(f"The driver was not made to show {unknown[0]!r} in sandboxes")
-        machine = spawn(self._cell, launch, skeleton=self.skeleton(), on_end=on_end)
+        machine = spawn(self.cell, launch, skeleton=self.skeleton(), on_end=on_end)
         await_words(machine, "ready" if launch.command is None else "started", folder=launch.folder)
         self.watch(machine)
         return machine
@@ -135,7 +136,7 @@ class NamespaceDriver:
 
     def adopt(self, folder: str, *, on_end: Callable[[Ended], None]) -> NamespaceMachine | None:
         """See ``interface.Driver``."""
-        cell = self._cell
+        cell = self.cell
         machine = NamespaceMachine.reconnect(folder, facts=describe(cell), rubbish=cell.rubbish, on_end=on_end)
         if machine is None:
             return None
@@ -145,9 +146,9 @@ class NamespaceDriver:
         self.watch(machine)
         return machine
 
-    def discard(self, folder: str) -> None:
+    def discard(self, folder: str) -> Ended | None:
         """See ``interface.Driver``."""
-        cell = self._cell
+        cell = self.cell
         machine = NamespaceMachine.reconnect(
             folder, facts=describe(cell), rubbish=cell.rubbish, on_end=lambda _ended: None
         )
@@ -156,6 +157,7 @@ class NamespaceDriver:
             machine.kill()  # a stop would have its layer removed first, which can take long
             machine.wait()
         clean_folder(folder, cell.rubbish)
+        return load_ended(folder)
 
     def close(self) -> None:
         """See ``interface.Driver``."""

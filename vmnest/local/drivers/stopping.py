@@ -2,14 +2,17 @@
 
 Stand-alone (see ``runtime``). The supervisor forks a child, which is born in the sandbox's pid namespace, and has it
 signal everybody there at once: ``kill(-1)`` is one step for the kernel, which a process that forks cannot outrun.
-What was stopped before stays so afterwards. The others go on youngest first: a shell that goes on before its child
-would see the child stopped, and take the terminal back.
+What was stopped before stays so afterwards.
+
+No process is to notice: a shell that saw its child stopped would take the terminal back. So parents are stopped
+before that, oldest first, and what goes on goes on youngest first. (Those who make it take long are not waited for.)
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # see init
 import os
+import time
 
 from . import kernel
 
@@ -23,6 +26,8 @@ _SIGKILL = 9
 _QUIET = frozenset(b"TtZXxD")
 _STOPPED = ord("T")
 _OURS = 1
+_PARENTS_SECONDS = 0.1
+_PAUSE_SECONDS = 0.0002
 _TITLE = "vmnest-freeze"
 
 
@@ -37,6 +42,7 @@ class SignalFreezer:
     def freeze(self) -> None:
         """Begin to stop everything."""
         self._before = {pid for pid in self._processes() if _STOPPED in self._states(pid)}
+        self._stop_parents()
         self._send()
 
     def is_frozen(self) -> bool:
@@ -56,7 +62,14 @@ class SignalFreezer:
             self._helper = 0
         for pid in sorted(self._processes(), reverse=True):
             if pid not in self._before:
-                self._continue(pid)
+                self._signal(pid, _signal.SIGCONT)
+
+    def _stop_parents(self) -> None:
+        end = time.monotonic() + _PARENTS_SECONDS
+        for pid in sorted({self._parent_of(pid) for pid in self._processes()} - self._before - {_OURS, 0}):
+            self._signal(pid, _signal.SIGSTOP)
+            while not _QUIET.issuperset(self._states(pid)) and time.monotonic() < end:
+                time.sleep(_PAUSE_SECONDS)
 
     def _send(self) -> None:
         title = kernel.get_title()
@@ -89,29 +102,40 @@ class SignalFreezer:
             return states
         try:
             for thread in os.listdir(folder):
-                descriptor = os.open(f"{thread}/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
-                try:
-                    states += os.read(descriptor, 4096).rpartition(b") ")[2][:1]
-                finally:
-                    os.close(descriptor)
+                states += _read_state(f"{thread}/stat", folder=folder)[:1]
         except (FileNotFoundError, ProcessLookupError):
             return states
         finally:
             os.close(folder)
         return states
 
-    def _continue(self, process: int) -> None:
+    def _parent_of(self, process: int) -> int:
+        try:
+            return int(_read_state(f"{process}/stat", folder=self._proc).split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            return 0
+
+    def _signal(self, process: int, number: int) -> None:
         # By the directory, which stands for the process: its number is one of the sandbox, not of ours.
         try:
             descriptor = os.open(f"{process}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._proc)
         except FileNotFoundError:
             return
         try:
-            _signal.pidfd_send_signal(descriptor, _signal.SIGCONT)
+            _signal.pidfd_send_signal(descriptor, number)
         except ProcessLookupError:
             return
         finally:
             os.close(descriptor)
+
+
+def _read_state(path: str, *, folder: int) -> bytes:
+    """The fields of a ``stat`` from the state on; the name before them may be anything."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return os.read(descriptor, 4096).rpartition(b") ")[2]
+    finally:
+        os.close(descriptor)
 
 
 def _stop_all() -> None:
