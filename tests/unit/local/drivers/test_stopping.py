@@ -1,0 +1,212 @@
+"""Freezing by signals: with real sandboxes that do what they can to go on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.cells import Room
+from vmnest import errors
+from vmnest.local.drivers import machine, stopping
+
+SERVER = """
+import os, socket, threading
+listener = socket.create_server(("127.0.0.1", 8080))
+def serve():
+    while True:
+        call, _ = listener.accept()
+        with call:
+            call.sendall(b"here")
+threading.Thread(target=serve).start()
+"""
+
+
+def answers(running: machine.NamespaceMachine, *, within: float) -> bool:
+    """Whether the program on port 8080 does."""
+    with running.dial(8080, timeout=5) as call:
+        call.settimeout(within)
+        with contextlib.suppress(TimeoutError):
+            return call.recv(10) == b"here"
+    return False
+
+
+def await_text(room: Room, running: machine.NamespaceMachine, text: str) -> None:
+    while text not in room.console(running):
+        assert running.ended is None
+
+
+def members(running: machine.NamespaceMachine) -> list[int]:
+    """The pids of all processes of a machine, as we see them; the first is process 1."""
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    found = [int(pid) for pid in children.read_text().split()]
+    for pid in found:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found += [int(child) for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split()]
+    return found
+
+
+def states(running: machine.NamespaceMachine) -> set[str]:
+    """The states of all threads of a machine but for process 1."""
+    found = set()
+    for pid in members(running)[1:]:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found.add(Path(f"/proc/{pid}/task/{task}/stat").read_text().rpartition(") ")[2][0])
+    return found
+
+
+def test_all_threads_of_all_processes_stop_and_go_on(watched_room: Room) -> None:
+    program = (
+        f"{SERVER}\nfor _ in range(5):\n    if os.fork() == 0:\n        while True: pass\nprint('up', flush=True)\n"
+    )
+    running = watched_room.start_python(program)
+    await_text(watched_room, running, "up")
+    running.freeze()
+    assert states(running) == {"T"}
+    running.thaw()
+    assert answers(running, within=10)
+
+
+def test_a_bomb_of_processes_is_stopped_too(watched_room: Room) -> None:
+    """It forks without end, each process ends at once: who lists them first and stops them then is always late."""
+    program = """
+import os, signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+print('up', flush=True)
+while True:
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+"""
+    main = f"import os, time\nif os.fork() == 0:\n    exec({program!r})\n{SERVER}"
+    running = watched_room.start_python(main)
+    await_text(watched_room, running, "up")
+    for _ in range(5):
+        running.freeze()
+        assert states(running) <= {"T", "Z"}
+        running.thaw()
+    assert answers(running, within=10)
+
+
+def test_processes_that_wake_each_other_are_stopped_too(watched_room: Room) -> None:
+    program = f"""{SERVER}
+for _ in range(4):
+    if os.fork() == 0:
+        while True:
+            os.kill(-1, 18)
+print('up', flush=True)
+"""
+    running = watched_room.start_python(program)
+    await_text(watched_room, running, "up")
+    running.freeze()
+    assert states(running) == {"T"}
+    assert not answers(running, within=0.2)
+
+
+def test_what_was_stopped_before_stays_so(watched_room: Room) -> None:
+    program = f"""{SERVER}
+if os.fork() == 0:
+    print('stopping', flush=True)
+    os.kill(os.getpid(), 19)
+    print('woken', flush=True)
+    os._exit(0)
+os.waitpid(-1, os.WUNTRACED)
+print('stopped', flush=True)
+"""
+    running = watched_room.start_python(program)
+    await_text(watched_room, running, "stopped")
+    for _ in range(2):
+        running.freeze()
+        running.thaw()
+        assert answers(running, within=10)
+        assert "T" in states(running)
+    assert "woken" not in watched_room.console(running)
+
+
+def test_a_parent_does_not_see_its_child_stopped(watched_room: Room) -> None:
+    """A shell would take its terminal back."""
+    program = f"""{SERVER}
+child = os.fork()
+if child == 0:
+    while True: pass
+print('up', flush=True)
+while True:
+    ended, status = os.waitpid(child, os.WUNTRACED)
+    print('SEEN', os.WIFSTOPPED(status), flush=True)
+"""
+    running = watched_room.start_python(program)
+    await_text(watched_room, running, "up")
+    for _ in range(20):
+        running.freeze()
+        running.thaw()
+    assert answers(running, within=10)
+    assert "SEEN" not in watched_room.console(running)
+
+
+def test_a_helper_that_is_killed_by_those_inside_is_sent_again(watched_room: Room) -> None:
+    """Or held up: they may signal whatever runs as they do. At last the freeze is through, or it is given up."""
+    program = f"""{SERVER}
+print('up', flush=True)
+while True:
+    for name in os.listdir('/proc'):
+        if name.isdigit() and int(name) not in (1, os.getpid()):
+            os.kill(int(name), 19)
+"""
+    running = watched_room.start_python(program)
+    await_text(watched_room, running, "up")
+    started = time.monotonic()
+    try:
+        running.freeze()
+    except errors.LocalCloudError:
+        assert not running.is_frozen
+    else:
+        assert states(running) == {"T"}
+    assert time.monotonic() - started < 15
+    running.stop()
+    assert watched_room.over.wait(20)
+
+
+def test_nobody_inside_sees_a_path_of_the_host(watched_room: Room) -> None:
+    program = f"""{SERVER}
+def look():
+    seen = set()
+    while True:
+        for name in os.listdir('/proc'):
+            try:
+                with open(f'/proc/{{name}}/cmdline', 'rb') as reader:
+                    line = reader.read()
+            except OSError:
+                continue
+            if name.isdigit() and int(name) != os.getpid() and line not in seen:
+                seen.add(line)
+                print(line, flush=True)
+threading.Thread(target=look).start()
+print('up', flush=True)
+"""
+    running = watched_room.start_python(program)
+    await_text(watched_room, running, "up")
+    for _ in range(20):
+        running.freeze()
+        running.thaw()
+    assert answers(running, within=10)
+    assert watched_room.cell.folder not in watched_room.console(running)
+    assert watched_room.cell.folder in Path(f"/proc/{running.pid}/cmdline").read_text()
+
+
+# -- over a tree of files that looks like /proc ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("states_seen", "expected"), [("TT", True), ("TD", True), ("TZ", True), ("TS", False)])
+def test_a_process_is_quiet_when_none_of_its_threads_can_run(tmp_path: Path, states_seen: str, expected: bool) -> None:
+    for number, state in enumerate(states_seen):
+        task = tmp_path / "7" / "task" / str(7 + number)
+        task.mkdir(parents=True)
+        (task / "stat").write_text(f"7 (a) b) {state} 1 2 3\n")
+    proc = os.open(tmp_path, os.O_RDONLY)
+    freezer = stopping.SignalFreezer(proc)
+    assert stopping._QUIET.issuperset(freezer._states(7)) == expected
+    assert freezer._states(8) == b""
+    os.close(proc)
