@@ -43,6 +43,8 @@ def suspend(link: Link, *, deadline: Deadline) -> None:
         )
     except errors.WaitTimeoutError as error:
         error.add_hint("Traffic through its endpoint, such as a page that reconnects, resumes it at once.")
+        if error.details.get("state") == names.RUNNING:
+            link.note(state_hint=names.RUNNING, stopped_at=None)
         raise
     link.see(microvm)
 

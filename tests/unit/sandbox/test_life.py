@@ -136,6 +136,14 @@ def test_a_suspend_that_does_not_come_about_says_what_may_keep_it_awake(setting:
     with pytest.raises(errors.WaitTimeoutError, match="is RUNNING, not SUSPENDED, after 10 s") as caught:
         life.suspend(setting.link, deadline=setting.deadline(10))
     assert "Traffic" in (caught.value.hint or "")
+    assert setting.record.stopped_at is None
+
+
+def test_a_suspend_that_is_only_slow_stays_marked(setting: Setting) -> None:
+    setting.microvms.upcoming = ["RUNNING", *["SUSPENDING"] * 200]
+    with pytest.raises(errors.WaitTimeoutError):
+        life.suspend(setting.link, deadline=setting.deadline(10))
+    assert setting.record.stopped_at is not None
 
 
 def test_a_mark_that_cannot_be_kept_is_an_error(setting: Setting, tmp_path: Path) -> None:
