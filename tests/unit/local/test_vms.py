@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import threading
 
 import pytest
@@ -395,6 +396,42 @@ class TestSleep:
         record = stage.suspended()
         stage.vms.close()
         assert record.state == names.TERMINATED
+
+    def test_whatever_is_asked_at_once_the_state_tells_the_truth(self, stage):
+        record = stage.wait(stage.run(idle_policy=policy()), names.RUNNING)
+        stage.wait(record, names.RUNNING)
+        refused = []
+
+        def ask(number):
+            chance = random.Random(number)
+            for _ in range(100):
+                verb = chance.choice([stage.vms.suspend, stage.vms.resume, self.request])
+                try:
+                    verb(record)
+                except faults.Fault as fault:
+                    refused.append(fault.status)
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        stage.vms._work.join()
+        assert (record.state, record.is_waking) in {(names.RUNNING, False), (names.SUSPENDED, False)}
+        assert stage.driver.machines[0].is_frozen == (record.state == names.SUSPENDED)
+        assert set(refused) <= {409}
+        stage.vms.terminate(record)
+        stage.wait(record, names.TERMINATED)
+
+    @staticmethod
+    def request(record):
+        class Passage:
+            def cut(self):
+                """A suspend comes while the request is in the VM."""
+
+        passage = Passage()
+        if record.enter(passage, start_seconds=10, resume_seconds=10) == names.RUNNING:
+            record.leave(passage)
 
     def test_no_timed_call_outlives_a_vm(self, stage):
         record = stage.suspended(idle_policy=policy())
