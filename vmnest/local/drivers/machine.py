@@ -30,6 +30,7 @@ STAGE_NAME = "stage"
 GROUPS_NAME = "cgroups"
 _REASONS = (DISK, EXITED, LIFETIME, MEMORY, STOPPED)
 DIAL_SPARE_SECONDS = 5.0
+_HEAR_SECONDS = 3.0
 _STOP_SECONDS = 10.0
 _EXIT_SECONDS = 2.0
 _LAYER_SECONDS = 600.0  # a layer of millions of files takes that long to remove
@@ -160,8 +161,8 @@ class NamespaceMachine:
         except OSError:
             connection = None  # it is about to end, or it is lost: the watcher sees which
         try:
-            if connection is not None:
-                _request_stop(connection, grace)
+            if connection is not None and not _request_stop(connection, grace) and not self._has_no_process():
+                self.kill()  # it hangs
             if not self._wait_gone(grace + _STOP_SECONDS):
                 self.kill()
                 self.wait()
@@ -260,11 +261,19 @@ def _is_dead(pidfd: int, *, seconds: float) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
-def _request_stop(connection: _socket.socket, grace: float) -> None:
+def _request_stop(connection: _socket.socket, grace: float) -> bool:
+    """Ask a supervisor to end its VM; False if it does not hear."""
     try:
+        connection.settimeout(_HEAR_SECONDS)
         channel.send(connection, "stop", int(grace * 1000))
-    except OSError:
-        return  # it has just ended
+        _, descriptor = channel.receive(connection)
+    except TimeoutError:
+        return False
+    except (OSError, ValueError):  # it has just ended
+        return True
+    if descriptor is not None:
+        os.close(descriptor)
+    return True
 
 
 def _check_call(words: list[str], descriptor: int | None, *, port: int) -> socket.socket:
@@ -316,7 +325,7 @@ def load_ended(folder: str) -> Ended | None:
         with open(os.path.join(folder, ENDED_NAME), "rb") as reader:
             record = json.loads(reader.read(4096))
         return Ended(record["exit_code"], record["signal"], record["reason"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

@@ -208,6 +208,16 @@ def test_an_end_that_cannot_be_recorded_is_an_end(room: Room) -> None:
     assert room.over.wait(20)
 
 
+def test_stop_does_not_wait_long_for_a_supervisor_that_hangs(room: Room) -> None:
+    running = room.start_listener()
+    assert running.pid is not None
+    os.kill(running.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    running.stop(grace=30)
+    assert time.monotonic() - began < machine._STOP_SECONDS
+    assert processes_of(running.folder) == []
+
+
 def test_discard_does_not_wait_for_a_supervisor_that_hangs(room: Room) -> None:
     running = room.start_listener()
     assert running.pid is not None
