@@ -33,7 +33,7 @@ MIRROR_PORT = 3000
 LIFETIME_SECONDS = 600
 MAX_STARTED = 40
 # How long a state may take to come: generous, since a first launch of an image's version takes 45 s.
-STATE_SECONDS = 120.0
+STATE_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
 
 
