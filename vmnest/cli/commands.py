@@ -142,6 +142,9 @@ def _exec(options: _ExecOptions) -> dict[str, object]:
 
 
 def _run(options: _RunOptions) -> dict[str, object]:
+    demand = creation.demand(options)
+    demand.image = _one_image(options)
+
     def begin() -> None:
         progress.end()
         output.remark_local_cloud(options=options)
@@ -152,22 +155,7 @@ def _run(options: _RunOptions) -> dict[str, object]:
     ):
         return commands.run_command(
             words=options.words,
-            image=_one_image(options),
-            image_version=options.image_version,
-            role=options.role,
-            cpus=options.cpus,
-            memory=options.memory,
-            idle=creation.idle_seconds(options),
-            suspended_for=options.suspended_for,
-            max_duration=options.max_duration,
-            auto_resume=not options.no_auto_resume,
-            run_payload=options.run_payload,
-            log_group=options.log_group,
-            ingress=options.ingress,
-            egress=options.egress,
-            egress_connector=options.egress_connector,
-            labels=dict(options.label or ()),
-            wait_timeout=options.wait_timeout,
+            demand=demand,
             shell=options.shell,
             cwd=options.workdir,
             env=_variables(options),

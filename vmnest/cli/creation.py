@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from .. import errors
-from ..ops import sandboxes
+from ..ops import creation, sandboxes
 from . import output, render, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import verbs
 
-__all__ = ["CreationOptions", "add_options", "build_parser", "idle_seconds", "run"]
+__all__ = ["CreationOptions", "add_options", "build_parser", "demand", "run"]
 
 
 # The service's bounds, here too: an error names the option, and help tells them without loading what knows them.
@@ -118,7 +118,29 @@ def _add_what_it_reaches(parser: words.Parser) -> None:
     parser.option("--egress-connector", metavar="NAME|ARN", help="egress connector to attach")
 
 
-def idle_seconds(options: CreationOptions) -> int | None:
+def demand(options: CreationOptions) -> creation.Demand:
+    """What the options say."""
+    return creation.Demand(
+        image=options.image,
+        image_version=options.image_version,
+        role=options.role,
+        cpus=options.cpus,
+        memory=options.memory,
+        idle=_idle_seconds(options),
+        suspended_for=options.suspended_for,
+        max_duration=options.max_duration,
+        auto_resume=not options.no_auto_resume,
+        run_payload=options.run_payload,
+        log_group=options.log_group,
+        ingress=options.ingress,
+        egress=options.egress,
+        egress_connector=options.egress_connector,
+        labels=dict(options.label or ()),
+        wait_timeout=options.wait_timeout,
+    )
+
+
+def _idle_seconds(options: CreationOptions) -> int | None:
     """The one option that has two names."""
     given = {seconds for seconds in (options.idle, options.suspend_after) if seconds is not None}
     if len(given) > 1:
@@ -145,23 +167,8 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     with output.warnings_as_remarks(options=options), output.progress(f"starting {name}", options=options):
         data = sandboxes.create_sandbox(
             name=name,
-            image=options.image,
-            image_version=options.image_version,
-            role=options.role,
-            cpus=options.cpus,
-            memory=options.memory,
-            idle=idle_seconds(options),
-            suspended_for=options.suspended_for,
-            max_duration=options.max_duration,
-            auto_resume=not options.no_auto_resume,
-            run_payload=options.run_payload,
-            log_group=options.log_group,
-            ingress=options.ingress,
-            egress=options.egress,
-            egress_connector=options.egress_connector,
-            labels=dict(options.label or ()),
+            demand=demand(options),
             replace=options.replace,
-            wait_timeout=options.wait_timeout,
             local=options.local or None,
             region=options.region,
         )

@@ -58,22 +58,7 @@ def exec_command(
 def run_command(
     *,
     words: Sequence[str],
-    image: str | None = None,
-    image_version: str | None = None,
-    role: str | None = None,
-    cpus: float | None = None,
-    memory: int | None = None,
-    idle: int | None = None,
-    suspended_for: int | None = None,
-    max_duration: int | None = None,
-    auto_resume: bool = True,
-    run_payload: str | None = None,
-    log_group: str | None = None,
-    ingress: Sequence[str] | None = None,
-    egress: bool = False,
-    egress_connector: str | None = None,
-    labels: Mapping[str, str] | None = None,
-    wait_timeout: float | None = None,
+    demand: creation.Demand | None = None,
     shell: bool = False,
     cwd: str | None = None,
     env: Mapping[str, str] | None = None,
@@ -88,22 +73,7 @@ def run_command(
 
     Args:
         words: The program and its arguments.
-        image: Image to start from, a name or an ARN.
-        image_version: Version of the image; its newest by default.
-        role: Role that code in the sandbox gets.
-        cpus: CPUs that the sandbox needs.
-        memory: Memory in MiB that the sandbox needs.
-        idle: Seconds without a request after which it is suspended; 900 by default.
-        suspended_for: Seconds after which it ends when it is suspended; 0 ends it instead; 28,800 by default.
-        max_duration: Seconds after which it ends in any case; 28,800 by default.
-        auto_resume: Whether a request resumes it when it is suspended.
-        run_payload: Text for the image's run hook, up to 4,096 bytes.
-        log_group: CloudWatch log group that it writes to.
-        ingress: Ingress connectors, names or ARNs; HTTP_INGRESS by default.
-        egress: Attach the egress connector that AGENT_SANDBOX_EGRESS_CONNECTOR names.
-        egress_connector: Egress connector to attach, a name or an ARN.
-        labels: Labels of your own.
-        wait_timeout: Seconds to wait for the sandbox.
+        demand: What the sandbox shall be.
         shell: Join the words by spaces and let a login shell run them.
         cwd: The command's working directory.
         env: Environment variables to add.
@@ -115,28 +85,7 @@ def run_command(
         on_stderr: The same for standard error.
     """
     _check(words)
-    with creation.start(
-        name=_passing_name(),
-        image=image,
-        image_version=image_version,
-        role=role,
-        cpus=cpus,
-        memory=memory,
-        idle=idle,
-        suspended_for=suspended_for,
-        max_duration=max_duration,
-        auto_resume=auto_resume,
-        run_payload=run_payload,
-        log_group=log_group,
-        ingress=ingress,
-        egress=egress,
-        egress_connector=egress_connector,
-        labels=labels,
-        replace=False,
-        wait_timeout=wait_timeout,
-        local=local,
-        region=region,
-    ) as sandbox:
+    with creation.start(_passing_name(), demand or creation.Demand(), local=local, region=region) as sandbox:
         if on_ready is not None:
             on_ready()
         return _exec(

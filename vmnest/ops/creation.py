@@ -10,72 +10,120 @@ if TYPE_CHECKING:
 
     from ..sandbox import IdlePolicy, Sandbox
 
-__all__ = ["start"]
+__all__ = ["Demand", "start"]
+
+
+class Demand:
+    """What a new sandbox shall be. What is not given is as by default.
+
+    Attributes:
+        image: Image to start from, a name or an ARN.
+        image_version: Version of the image; its newest by default.
+        role: Role that code in the sandbox gets.
+        cpus: CPUs that it needs.
+        memory: Memory in MiB that it needs.
+        idle: Seconds without a request after which it is suspended; 900 by default.
+        suspended_for: Seconds after which it ends when it is suspended; 0 ends it instead; 28,800 by default.
+        max_duration: Seconds after which it ends in any case; 28,800 by default.
+        auto_resume: Whether a request resumes it when it is suspended.
+        run_payload: Text for the image's run hook, up to 4,096 bytes.
+        log_group: CloudWatch log group that it writes to.
+        ingress: Ingress connectors, names or ARNs; HTTP_INGRESS by default.
+        egress: Attach the egress connector that AGENT_SANDBOX_EGRESS_CONNECTOR names.
+        egress_connector: Egress connector to attach, a name or an ARN.
+        labels: Labels of your own.
+        wait_timeout: Seconds to wait for it.
+    """
+
+    __slots__ = (
+        *("auto_resume", "cpus", "egress", "egress_connector", "idle", "image", "image_version", "ingress", "labels"),
+        *("log_group", "max_duration", "memory", "role", "run_payload", "suspended_for", "wait_timeout"),
+    )
+
+    def __init__(
+        self,
+        *,
+        image: str | None = None,
+        image_version: str | None = None,
+        role: str | None = None,
+        cpus: float | None = None,
+        memory: int | None = None,
+        idle: int | None = None,
+        suspended_for: int | None = None,
+        max_duration: int | None = None,
+        auto_resume: bool = True,
+        run_payload: str | None = None,
+        log_group: str | None = None,
+        ingress: Sequence[str] | None = None,
+        egress: bool = False,
+        egress_connector: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        wait_timeout: float | None = None,
+    ) -> None:
+        self.image = image
+        self.image_version = image_version
+        self.role = role
+        self.cpus = cpus
+        self.memory = memory
+        self.idle = idle
+        self.suspended_for = suspended_for
+        self.max_duration = max_duration
+        self.auto_resume = auto_resume
+        self.run_payload = run_payload
+        self.log_group = log_group
+        self.ingress = ingress
+        self.egress = egress
+        self.egress_connector = egress_connector
+        self.labels = labels
+        self.wait_timeout = wait_timeout
+
+    def __repr__(self) -> str:
+        return f"Demand(image={self.image!r})"  # the payload may be a secret
 
 
 def start(
-    *,
-    name: str,
-    image: str | None,
-    image_version: str | None,
-    role: str | None,
-    cpus: float | None,
-    memory: int | None,
-    idle: int | None,
-    suspended_for: int | None,
-    max_duration: int | None,
-    auto_resume: bool,
-    run_payload: str | None,
-    log_group: str | None,
-    ingress: Sequence[str] | None,
-    egress: bool,
-    egress_connector: str | None,
-    labels: Mapping[str, str] | None,
-    replace: bool,
-    wait_timeout: float | None,
-    local: bool | None,
-    region: str | None,
+    name: str, demand: Demand, *, replace: bool = False, local: bool | None = None, region: str | None = None
 ) -> Sandbox:
-    """Start it and wait until it runs; the arguments are those of ``create_sandbox``."""
+    """Start it and wait until it runs."""
     from ..control.microvms import LONGEST_LIFE_SECONDS
     from ..sandbox import Sandbox
 
     return Sandbox.create(
         name,
-        image_arn=image,
-        image_version=image_version,
-        execution_role_arn=role,
-        cpus=cpus,
-        memory=memory,
-        idle_policy=_idle_policy(idle=idle, suspended_for=suspended_for, auto_resume=auto_resume),
-        maximum_duration=LONGEST_LIFE_SECONDS if max_duration is None else max_duration,
-        run_payload=run_payload,
-        log_group=log_group,
-        ingress_network_connectors=ingress,
-        egress_network_connectors=_egress_connectors(egress=egress, connector=egress_connector),
-        labels=labels,
+        image_arn=demand.image,
+        image_version=demand.image_version,
+        execution_role_arn=demand.role,
+        cpus=demand.cpus,
+        memory=demand.memory,
+        idle_policy=_idle_policy(demand),
+        maximum_duration=LONGEST_LIFE_SECONDS if demand.max_duration is None else demand.max_duration,
+        run_payload=demand.run_payload,
+        log_group=demand.log_group,
+        ingress_network_connectors=demand.ingress,
+        egress_network_connectors=_egress_connectors(demand),
+        labels=demand.labels,
         replace=replace,
-        wait_timeout=wait_timeout,
+        wait_timeout=demand.wait_timeout,
         local=local,
         region=region,
     )
 
 
-def _idle_policy(*, idle: int | None, suspended_for: int | None, auto_resume: bool) -> IdlePolicy:
-    """What is not given is as by default."""
+def _idle_policy(demand: Demand) -> IdlePolicy:
     from ..sandbox import IdlePolicy
 
-    policy = IdlePolicy(auto_resume_enabled=auto_resume)
-    if idle is not None:
-        policy = policy._replace(max_idle_duration_seconds=idle)
-    if suspended_for is not None:
-        policy = policy._replace(suspended_duration_seconds=suspended_for)
+    policy = IdlePolicy(auto_resume_enabled=demand.auto_resume)
+    if demand.idle is not None:
+        policy = policy._replace(max_idle_duration_seconds=demand.idle)
+    if demand.suspended_for is not None:
+        policy = policy._replace(suspended_duration_seconds=demand.suspended_for)
     return policy
 
 
-def _egress_connectors(*, egress: bool, connector: str | None) -> list[str] | None:
+def _egress_connectors(demand: Demand) -> list[str] | None:
     """The connector that is named, else the configured one if that is asked for, else the image's own egress."""
-    if connector is None and egress:
+    connector = demand.egress_connector
+    if connector is None and demand.egress:
         connector = settings.text("egress_connector")
         if connector is None:
             raise errors.UsageError(

@@ -22,23 +22,8 @@ LARGEST_CROWD = 16
 def create_sandbox(
     *,
     name: str,
-    image: str | None = None,
-    image_version: str | None = None,
-    role: str | None = None,
-    cpus: float | None = None,
-    memory: int | None = None,
-    idle: int | None = None,
-    suspended_for: int | None = None,
-    max_duration: int | None = None,
-    auto_resume: bool = True,
-    run_payload: str | None = None,
-    log_group: str | None = None,
-    ingress: Sequence[str] | None = None,
-    egress: bool = False,
-    egress_connector: str | None = None,
-    labels: Mapping[str, str] | None = None,
+    demand: creation.Demand | None = None,
     replace: bool = False,
-    wait_timeout: float | None = None,
     local: bool | None = None,
     region: str | None = None,
 ) -> dict[str, object]:
@@ -46,49 +31,13 @@ def create_sandbox(
 
     Args:
         name: Its name: 1 to 63 letters, digits, dots, underscores and dashes.
-        image: Image to start from, a name or an ARN.
-        image_version: Version of the image; its newest by default.
-        role: Role that code in the sandbox gets.
-        cpus: CPUs that it needs.
-        memory: Memory in MiB that it needs.
-        idle: Seconds without a request after which it is suspended; 900 by default.
-        suspended_for: Seconds after which it ends when it is suspended; 0 ends it instead; 28,800 by default.
-        max_duration: Seconds after which it ends in any case; 28,800 by default.
-        auto_resume: Whether a request resumes it when it is suspended.
-        run_payload: Text for the image's run hook, up to 4,096 bytes.
-        log_group: CloudWatch log group that it writes to.
-        ingress: Ingress connectors, names or ARNs; HTTP_INGRESS by default.
-        egress: Attach the egress connector that AGENT_SANDBOX_EGRESS_CONNECTOR names.
-        egress_connector: Egress connector to attach, a name or an ARN.
-        labels: Labels of your own.
+        demand: What it shall be.
         replace: End the sandbox that has the name, if there is one, and take its place.
-        wait_timeout: Seconds to wait for it.
         local: True: on this machine; False: on AWS; by default what AGENT_SANDBOX_TARGET says, else AWS.
         region: AWS region.
     """
     registry.check_name(name)  # before anything else: a bad name is one on every target
-    sandbox = creation.start(
-        name=name,
-        image=image,
-        image_version=image_version,
-        role=role,
-        cpus=cpus,
-        memory=memory,
-        idle=idle,
-        suspended_for=suspended_for,
-        max_duration=max_duration,
-        auto_resume=auto_resume,
-        run_payload=run_payload,
-        log_group=log_group,
-        ingress=ingress,
-        egress=egress,
-        egress_connector=egress_connector,
-        labels=labels,
-        replace=replace,
-        wait_timeout=wait_timeout,
-        local=local,
-        region=region,
-    )
+    sandbox = creation.start(name, demand or creation.Demand(), replace=replace, local=local, region=region)
     return views.Look(region=region, deadline=Deadline(ASK_SECONDS)).at(sandbox.record)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.peers import Serve, json_answer
 from vmnest import errors, registry
-from vmnest.ops import commands, creation, sandboxes
+from vmnest.ops import commands, creation, lifecycle, sandboxes
 
 ARN = "arn:aws:lambda:us-east-1:111122223333:microvm-image:demo"
 
@@ -29,7 +30,7 @@ def test_what_is_not_given_is_as_by_default(serve: Serve, monkeypatch: pytest.Mo
     peer = serve(json_answer(400, {"message": "no"}, headers={"x-amzn-errortype": "ValidationException"}))
     monkeypatch.setenv("AWS_ENDPOINT_URL", peer.url)
     with pytest.raises(errors.ValidationError):
-        sandboxes.create_sandbox(name="web", image=ARN, suspended_for=60)
+        sandboxes.create_sandbox(name="web", demand=creation.Demand(image=ARN, suspended_for=60))
     body = json.loads(peer.requests[0].body)
     assert body["idlePolicy"] == {
         "maxIdleDurationSeconds": 900,
@@ -42,27 +43,40 @@ def test_what_is_not_given_is_as_by_default(serve: Serve, monkeypatch: pytest.Mo
 
 def test_a_zero_is_not_taken_for_nothing(serve: Serve) -> None:
     with pytest.raises(errors.UsageError, match="maximum_duration"):
-        sandboxes.create_sandbox(name="web", image=ARN, max_duration=0)
+        sandboxes.create_sandbox(name="web", demand=creation.Demand(image=ARN, max_duration=0))
     with pytest.raises(errors.UsageError, match="max_idle_duration_seconds"):
-        sandboxes.create_sandbox(name="web", image=ARN, idle=0)
+        sandboxes.create_sandbox(name="web", demand=creation.Demand(image=ARN, idle=0))
     assert registry.open_default().all() == []
 
 
 def test_egress_without_a_connector_is_refused_before_anything_starts() -> None:
     with pytest.raises(errors.UsageError, match="no egress connector is configured"):
-        sandboxes.create_sandbox(name="web", image=ARN, egress=True)
+        sandboxes.create_sandbox(name="web", demand=creation.Demand(image=ARN, egress=True))
     assert registry.open_default().all() == []
 
 
-def test_create_and_run_take_the_same_wishes() -> None:
-    wishes = set(inspect.signature(creation.start).parameters)
-    assert wishes == set(inspect.signature(sandboxes.create_sandbox).parameters)
-    assert wishes - {"name", "replace"} <= set(inspect.signature(commands.run_command).parameters)
-
-
-@pytest.mark.parametrize("verb", [sandboxes.create_sandbox, commands.run_command], ids=lambda verb: verb.__name__)
-def test_every_argument_is_described(verb: object) -> None:
-    assert callable(verb)
-    described = inspect.getdoc(verb) or ""
-    for name in inspect.signature(verb).parameters:
+def test_every_member_of_a_demand_is_described() -> None:
+    described = inspect.getdoc(creation.Demand) or ""
+    members = set(inspect.signature(creation.Demand).parameters)
+    assert members == set(creation.Demand.__slots__)
+    for name in members:
         assert f"\n    {name}: " in described
+
+
+def test_a_demand_does_not_show_its_payload() -> None:
+    assert "hunter2" not in repr(creation.Demand(image=ARN, run_payload="hunter2"))
+
+
+VERBS = [
+    *(sandboxes.create_sandbox, sandboxes.list_sandboxes, sandboxes.show_sandbox, sandboxes.inspect_sandbox),
+    *(sandboxes.remove_sandbox, commands.exec_command, commands.run_command),
+    *(lifecycle.stop_sandbox, lifecycle.start_sandbox, lifecycle.wait_for_sandbox),
+]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
+def test_every_argument_of_a_verb_is_described(verb: Callable[..., object]) -> None:
+    described = inspect.getdoc(verb) or ""
+    for parameter in inspect.signature(verb).parameters.values():
+        assert parameter.kind is parameter.KEYWORD_ONLY
+        assert f"\n    {parameter.name}: " in described

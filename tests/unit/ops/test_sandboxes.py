@@ -12,7 +12,7 @@ import pytest
 from tests.support.control import vm
 from tests.support.peers import Answer, Peer, Request, Serve, Step, json_answer
 from vmnest import errors, registry
-from vmnest.ops import sandboxes, views
+from vmnest.ops import creation, sandboxes, views
 from vmnest.registry import Record
 
 Start = Callable[..., Peer]
@@ -233,5 +233,5 @@ def test_a_name_in_use_is_refused_and_nothing_is_started(start: Start, known: re
     known.put(record("web"))
     image = "arn:aws:lambda:us-east-1:111122223333:microvm-image:demo"
     with pytest.raises(errors.NameInUseError):
-        sandboxes.create_sandbox(name="web", image=image)
+        sandboxes.create_sandbox(name="web", demand=creation.Demand(image=image))
     assert [request.method for request in peer.requests if request.method == "POST"] == []
