@@ -34,7 +34,8 @@ class Sandbox:
     """A MicroVM of its own for code that nobody has vetted.
 
     Made by ``create``; found again by ``attach``, from this or any other process. Leaving a ``with`` block ends the
-    MicroVM. Safe for threads, and after ``fork``. Nothing connects before it is needed.
+    MicroVM (a forked child that leaves its parent's block ends nothing). Safe for threads, and after ``fork``. Nothing
+    connects before it is needed.
 
     Every failure is a VmnestError. Beside those that the methods name: UsageError for what cannot be meant,
     NameInUseError, ServiceError when the service refuses, MicroVMEndedError with the service's reason when the MicroVM
@@ -59,6 +60,7 @@ class Sandbox:
         self._auto_resume = auto_resume
         self._link = Link(record, place=place, records=records, verify_tls=verify_tls, auto_resume=auto_resume)
         self.files = Files(self._awake_agent)
+        self._entered_by = 0
 
     # -- making and finding --------------------------------------------------------------------------------------------
 
@@ -422,11 +424,14 @@ class Sandbox:
     kill = terminate
 
     def __enter__(self) -> Sandbox:
+        self._entered_by = os.getpid()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._entered_by != os.getpid():
+            return  # a forked child leaves the block of its parent, who goes on in it
         try:
             self.terminate()
         except errors.VmnestError as failure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import threading
@@ -369,6 +370,20 @@ def test_leaving_the_block_ends_it_and_forgets_its_name(control: FakeControl, re
     assert control.microvms.alive == []
     assert records.all() == []
     assert sandbox.state == "TERMINATED"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_that_leaves_its_parents_block_ends_nothing(control: FakeControl, records: registry.Registry) -> None:
+    with contextlib.ExitStack() as block:
+        block.enter_context(create(control, records))
+
+        def leave() -> bool:
+            block.close()
+            return control.microvms.alive == ["microvm-1"]
+
+        assert status_of(in_child(leave)) == 0
+        assert len(records.all()) == 1
+    assert records.all() == []
 
 
 def test_an_error_in_the_block_is_the_one_that_is_raised(control: FakeControl, records: registry.Registry) -> None:
