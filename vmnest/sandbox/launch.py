@@ -131,16 +131,25 @@ def discard(
         microvm_id = record.microvm_id or _find(spec or _from_file(record), control=control, deadline=deadline)
         if microvm_id is not None:
             control.microvms.terminate(microvm_id, deadline=deadline)
+    except errors.VmnestError as error:
+        tell_what_is_left(error, because=because, name=record.name)
+        return
+    try:
         current = registry.get(record.name)
         if current is not None and current.client_token == record.client_token:
             registry.remove(record.name, expected=current)
-    except errors.VmnestError as error:
-        tell_what_is_left(error, because=because, name=record.name)
+    except errors.StateFileError as error:
+        left = f"Its MicroVM was ended, and its name is still recorded ({error}); forget it with"
+        _tell(f"{left}: {_remove(record.name)}", because=because, name=record.name)
 
 
 def tell_what_is_left(failure: errors.VmnestError, *, because: BaseException, name: str) -> None:
     """Say with the error ``because``, on whose way out the end of a sandbox failed, that it may still run."""
-    left = f"What was started may still run ({failure}); end it with: {_remove(name)}"
+    left = f"What was started may still run ({failure}); end it with"
+    _tell(f"{left}: {_remove(name)}", because=because, name=name)
+
+
+def _tell(left: str, *, because: BaseException, name: str) -> None:
     if isinstance(because, errors.VmnestError):
         because.add_hint(left)
         because.details["left_behind"] = name

@@ -268,6 +268,23 @@ def test_the_error_tells_what_its_cleanup_left_behind(control: FakeControl, reco
     assert caught.value.hint == "Wait. What was started may still run (silence); end it with: vmnest rm demo"
 
 
+def test_a_registry_that_fails_meanwhile_leaves_a_name_and_no_microvm(
+    control: FakeControl, records: registry.Registry, tmp_path: Path
+) -> None:
+    original = control.microvms.run
+
+    def run(spec: RunSpec, **options: Any) -> Any:
+        (tmp_path / "state.json").write_text("{damaged")
+        return original(spec, **options)
+
+    control.microvms.run = run  # type: ignore[method-assign]
+    with pytest.raises(errors.StateFileError) as caught:
+        start(control, records)
+    assert control.microvms.alive == []
+    assert "Its MicroVM was ended" in (caught.value.hint or "")
+    assert "may still run" not in (caught.value.hint or "")
+
+
 def test_an_interrupt_whose_cleanup_fails_warns(
     control: FakeControl, records: registry.Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
