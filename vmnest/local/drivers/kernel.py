@@ -51,8 +51,8 @@ _KEYCTL_JOIN_SESSION_KEYRING = 1
 
 # machine -> numbers of the calls made here through syscall()
 MACHINES = {
-    "x86_64": {"capset": 126, "pivot_root": 155, "keyctl": 250, "mount_setattr": 442},
-    "aarch64": {"capset": 91, "pivot_root": 41, "keyctl": 219, "mount_setattr": 442},
+    "x86_64": {"capset": 126, "pivot_root": 155, "keyctl": 250, "mount_setattr": 442, "tgkill": 234},
+    "aarch64": {"capset": 91, "pivot_root": 41, "keyctl": 219, "mount_setattr": 442, "tgkill": 131},
 }
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -148,6 +148,14 @@ def set_title(title: str) -> None:
     text = os.fsencode(title)[: end - start - 1]
     ctypes.memset(start, 0, end - start)
     ctypes.memmove(start, text, len(text))
+
+
+def signal_thread(process: int, thread: int, number: int) -> None:
+    """Send a signal to one thread; one that has ended is fine."""
+    try:
+        _syscall("tgkill", process, thread, number)
+    except ProcessLookupError:
+        return
 
 
 def die_with_parent() -> None:

@@ -11,6 +11,7 @@ before that, oldest first, and what goes on goes on youngest first. (Those who m
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # see init
+import contextlib
 import os
 import time
 
@@ -18,12 +19,14 @@ from . import kernel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _SIGKILL = 9
-# Stopped, stopped by a tracer, dead. In an uninterruptible wait (D) nothing of a program runs, nor will: the signal
-# waits at its end. A parent between vfork and its child's exec waits in that state for a child that is stopped.
-_QUIET = frozenset(b"TtZXxD")
+_QUIET = frozenset(b"TtZXx")  # stopped, stopped by a tracer, dead
+# In an uninterruptible wait (D) nothing of a program runs, nor will: the signal waits at its end. Most waits are soon
+# over. One between vfork and the child's exec is not, once the child is stopped.
+_AS_GOOD_AS_QUIET = _QUIET | frozenset(b"D")
+_PATIENCE_SECONDS = 0.2
 _STOPPED = ord("T")
 _OURS = 1
 _PARENTS_SECONDS = 0.1
@@ -38,21 +41,25 @@ class SignalFreezer:
         self._proc = proc
         self._helper = 0
         self._before: set[int] = set()
+        self._patient_until = 0.0
 
     def freeze(self) -> None:
         """Begin to stop everything."""
-        self._before = {pid for pid in self._processes() if _STOPPED in self._states(pid)}
+        self._before = {pid for pid in self._processes() if _STOPPED in self._threads(pid).values()}
         self._stop_parents()
-        self._send()
+        self._send([])
+        self._patient_until = time.monotonic() + _PATIENCE_SECONDS
 
     def is_frozen(self) -> bool:
         """Whether nothing runs any more; else what does is signalled again."""
         if not self._has_sent():
             return False
-        if all(_QUIET.issuperset(self._states(pid)) for pid in self._processes()):
-            return True
-        self._send()  # one continued the others before it was stopped itself
-        return False
+        quiet = _QUIET if time.monotonic() < self._patient_until else _AS_GOOD_AS_QUIET
+        # Twice: one that was running still may have continued another that was looked at already.
+        running = self._find_running(quiet) or self._find_running(quiet)
+        if running:
+            self._send(running)
+        return not running
 
     def thaw(self) -> None:
         """Let go on what was not stopped before; also what is not stopped yet."""
@@ -68,16 +75,29 @@ class SignalFreezer:
         end = time.monotonic() + _PARENTS_SECONDS
         for pid in sorted({self._parent_of(pid) for pid in self._processes()} - self._before - {_OURS, 0}):
             self._signal(pid, _signal.SIGSTOP)
-            while not _QUIET.issuperset(self._states(pid)) and time.monotonic() < end:
+            while not _QUIET.issuperset(self._threads(pid).values()) and time.monotonic() < end:
                 time.sleep(_PAUSE_SECONDS)
 
-    def _send(self) -> None:
+    def _find_running(self, quiet: frozenset[int]) -> list[tuple[int, int]]:
+        """The threads, each after its process, that may run still."""
+        return [
+            (pid, thread)
+            for pid in self._processes()
+            for thread, state in self._threads(pid).items()
+            if state not in quiet
+        ]
+
+    def _send(self, threads: Sequence[tuple[int, int]]) -> None:
+        """Signal everybody, and those threads by themselves.
+
+        A process's signal is taken by one of its threads, for all; one that waits for a vfork takes it, and does not.
+        """
         title = kernel.get_title()
         kernel.set_title(_TITLE)  # those inside see the helper, and ours is full of the host's paths
         try:
             self._helper = os.fork()
             if self._helper == 0:
-                _stop_all()
+                _stop_all(threads)
         finally:
             kernel.set_title(title)
 
@@ -93,18 +113,17 @@ class SignalFreezer:
             if name.isdigit() and int(name) != _OURS:
                 yield int(name)
 
-    def _states(self, process: int) -> bytes:
-        """The states of a process's threads, a letter each; none if it has just ended."""
-        states = b""
+    def _threads(self, process: int) -> dict[int, int]:
+        """The states of a process's threads; none if it has just ended."""
+        states: dict[int, int] = {}
         try:
             folder = os.open(f"{process}/task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._proc)
         except FileNotFoundError:
             return states
         try:
             for thread in os.listdir(folder):
-                states += _read_state(f"{thread}/stat", folder=folder)[:1]
-        except (FileNotFoundError, ProcessLookupError):
-            return states
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    states[int(thread)] = _read_state(f"{thread}/stat", folder=folder)[0]
         finally:
             os.close(folder)
         return states
@@ -138,9 +157,11 @@ def _read_state(path: str, *, folder: int) -> bytes:
         os.close(descriptor)
 
 
-def _stop_all() -> None:
-    """In the helper: one signal for everybody but process 1 and ourselves."""
+def _stop_all(threads: Sequence[tuple[int, int]]) -> None:
+    """In the helper: one signal for everybody but process 1 and ourselves, and one for each of the threads."""
     try:
         os.kill(-1, _signal.SIGSTOP)
+        for process, thread in threads:
+            kernel.signal_thread(process, thread, _signal.SIGSTOP)
     finally:
         os._exit(0)

@@ -146,6 +146,22 @@ while True:
     assert "SEEN" not in watched_room.console(running)
 
 
+def test_a_parent_that_waits_for_its_child_to_exec_does_not_hold_up_the_freeze(watched_room: Room) -> None:
+    program = f"""{SERVER}
+import ctypes
+print('up', flush=True)
+if ctypes.CDLL(None).vfork() == 0:
+    while True: pass
+"""
+    running = watched_room.start_python(program)
+    await_text(watched_room, running, "up")
+    while "D" not in states(running):
+        assert running.ended is None
+    running.freeze()
+    assert states(running) == {"D", "T"}
+    assert not answers(running, within=0.2)
+
+
 def test_a_helper_that_is_killed_by_those_inside_is_sent_again(watched_room: Room) -> None:
     """Or held up: they may signal whatever runs as they do. At last the freeze is through, or it is given up."""
     program = f"""{SERVER}
@@ -199,14 +215,20 @@ print('up', flush=True)
 # -- over a tree of files that looks like /proc ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("states_seen", "expected"), [("TT", True), ("TD", True), ("TZ", True), ("TS", False)])
-def test_a_process_is_quiet_when_none_of_its_threads_can_run(tmp_path: Path, states_seen: str, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("states_seen", "expected", "at_last"),
+    [("TT", True, True), ("TD", False, True), ("TZ", True, True), ("TS", False, False), ("RT", False, False)],
+)
+def test_a_process_is_quiet_when_none_of_its_threads_can_run(
+    tmp_path: Path, states_seen: str, expected: bool, at_last: bool
+) -> None:
     for number, state in enumerate(states_seen):
         task = tmp_path / "7" / "task" / str(7 + number)
         task.mkdir(parents=True)
         (task / "stat").write_text(f"7 (a) b) {state} 1 2 3\n")
     proc = os.open(tmp_path, os.O_RDONLY)
     freezer = stopping.SignalFreezer(proc)
-    assert stopping._QUIET.issuperset(freezer._states(7)) == expected
-    assert freezer._states(8) == b""
+    assert (freezer._find_running(stopping._QUIET) == []) == expected
+    assert (freezer._find_running(stopping._AS_GOOD_AS_QUIET) == []) == at_last
+    assert freezer._threads(8) == {}
     os.close(proc)
