@@ -73,9 +73,12 @@ class Api:
         with contextlib.ExitStack() as stack:
             # In flight until its answer is sent: a suspend cuts the connection.
             stack.enter_context(self._state.activity)
-            if self._state.suspension.is_near:
-                raise RequestError(503, wire.SUSPENDING, "the sandbox is about to be suspended: nothing was started")
+            # First of all: whatever else is answered then also says that the command was not started before.
             with self._once(exec_id):
+                if self._state.suspension.is_near:
+                    raise RequestError(
+                        503, wire.SUSPENDING, "the sandbox is about to be suspended: nothing was started"
+                    )
                 outcome = stack.enter_context(self._runner.run(command, hangup=request.connection.fileno()))
             answer = _build_outcome(outcome, timeout=command.timeout)
             answer.close = stack.pop_all().close

@@ -262,6 +262,12 @@ def test_an_id_of_what_was_not_started_can_be_used_again(agent: Agent) -> None:
     assert exec_as(agent, "id-1", "true").status == 200
 
 
+def test_before_a_suspend_too_it_is_told_what_was_started(agent: Agent) -> None:
+    exec_as(agent, "id-1", "true")
+    agent.hook("suspend")
+    assert_refused(exec_as(agent, "id-1", "true"), 409, "already_started")
+
+
 @pytest.mark.parametrize("exec_id", ["a b", "x" * 65, "é", "a;b"])
 def test_an_id_of_other_characters_is_refused(shared_agent: Agent, exec_id: str) -> None:
     assert_refused(exec_as(shared_agent, exec_id, "true"), 400, "bad_argument")

@@ -108,7 +108,7 @@ def open_planes(home: Path, *steps: Step, recorded: str | None = None, repeat_la
             "AWS_REGION": "us-east-1",
             "AGENT_SANDBOX_STATE": str(home / "state.json"),
         }
-        record = {"microvm_id": MICROVM_ID, "endpoint": recorded or data.url, "region": "us-east-1"}
+        record = {"microvm_id": MICROVM_ID, "endpoint": recorded or data.url, "region": "us-east-1", "created_at": 1.0}
         (home / "state.json").write_text(json.dumps({"sandboxes": {NAME: record}}))
         yield Planes(control, data, environ)
 

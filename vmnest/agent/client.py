@@ -184,12 +184,10 @@ class AgentClient:
             with self._send(request) as response, exchange.lost_answers(request):
                 members = streams.read_answer(request.pieces(response), sinks=sinks)
             return _to_result(command, members, status=response.status, outputs=outputs, timeout=timeout)
-        except errors.AgentAnswerError as error:
-            error.details["outcome"] = "unknown"
-            error.add_hint("The command may have run.")
-            raise
-        except errors.AgentUnreachableError as error:
-            self._tell_state(error)
+        except errors.VmnestError as error:
+            exchange.judge(request, error)
+            if refusals.is_in_doubt(error) and isinstance(error, (errors.AgentUnreachableError, errors.EndpointError)):
+                self._tell_state(error)
             raise
 
     def read_file(self, path: str, *, limit: int | None = None, deadline: Deadline = NEVER) -> bytes:
@@ -263,8 +261,10 @@ class AgentClient:
         if self._recover is None and isinstance(error, errors.ConnectError):
             # Nobody listens at the address itself: only somebody who can find another one makes a repeat useful.
             return False
+        is_harmless = request.is_repeatable or refusals.is_unexecuted(error)
+        request.may_have_run |= not is_harmless
         self._use_recovery(error)
-        return request.is_repeatable or refusals.is_unexecuted(error) or self._runs_once(error, budget=budget)
+        return is_harmless or self._runs_once(error, budget=budget)
 
     def _runs_once(self, error: errors.VmnestError, *, budget: Deadline) -> bool:
         """The data plane does not say whether it reached the agent: ask the agent whether it can tell a repeat."""
@@ -273,7 +273,7 @@ class AgentClient:
         except errors.WaitTimeoutError as late:
             raise error from late
 
-    def _tell_state(self, error: errors.AgentUnreachableError) -> None:
+    def _tell_state(self, error: errors.VmnestError) -> None:
         """Say what became of the command, as far as the MicroVM's state tells."""
         state = self._glance()
         if state is not None:

@@ -21,6 +21,7 @@ __all__ = [
     "AnswerDeadline",
     "Request",
     "beginning",
+    "judge",
     "lost",
     "lost_answers",
 ]
@@ -70,9 +71,9 @@ class AnswerDeadline(Deadline):
 
 
 class Request:
-    """One request, which may be sent several times; one that runs a ``command`` only if it was not executed.
+    """One request, which may be sent several times; one that runs a ``command`` only if that makes no second run.
 
-    ``bound`` belongs to the attempt that is under way.
+    ``bound`` belongs to the attempt that is under way; ``may_have_run`` is set once one may have run the command.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Request:
         self.command = command
         self.exec_id = None if command is None else os.urandom(16).hex()
         self.bound: AnswerDeadline | None = None
+        self.may_have_run = False
 
     @property
     def is_repeatable(self) -> bool:
@@ -149,3 +151,11 @@ def lost(request: Request, reason: str) -> errors.AgentUnreachableError:
     return errors.AgentUnreachableError(
         f"no answer about {request.command[:200]!r}: {reason}", details={"outcome": "unknown"}
     )
+
+
+def judge(request: Request, error: errors.VmnestError) -> None:
+    """Make an error that ended a command's request say whether the command may have run."""
+    # After an attempt that may have run it, only the agent itself can tell that it did not.
+    is_settled = isinstance(error, errors.ExecError) or "agent_code" in error.details
+    if isinstance(error, errors.AgentAnswerError) or (request.may_have_run and not is_settled):
+        refusals.cast_doubt(error)

@@ -19,7 +19,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..transport import Headers
 
-__all__ = ["EXEC", "FILE", "HEALTH", "MAX_BODY_BYTES", "build", "is_agent_answer", "is_unexecuted"]
+__all__ = [
+    "EXEC",
+    "FILE",
+    "HEALTH",
+    "MAX_BODY_BYTES",
+    "build",
+    "cast_doubt",
+    "is_agent_answer",
+    "is_in_doubt",
+    "is_unexecuted",
+]
 
 MAX_BODY_BYTES = 65536
 MAX_QUOTED_CHARS = 500
@@ -74,6 +84,19 @@ def is_unexecuted(error: errors.VmnestError) -> bool:
     return isinstance(error, (errors.TokenRefusedError, errors.EndpointThrottledError))
 
 
+def cast_doubt(error: errors.VmnestError) -> None:
+    """The command of which the error tells may have run."""
+    if not is_in_doubt(error):
+        error.details["outcome"] = "unknown"
+        error.retryable = False
+        error.add_hint("The command may have run.")
+
+
+def is_in_doubt(error: errors.VmnestError) -> bool:
+    """Whether the command of which the error tells may have run."""
+    return error.details.get("outcome") == "unknown"
+
+
 def build(status: int, headers: Headers, body: bytes, *, asked: str, port: int) -> errors.VmnestError:
     """The error for an answer with that status.
 
@@ -88,9 +111,7 @@ def build(status: int, headers: Headers, body: bytes, *, asked: str, port: int) 
         return _agent_error(status, body, asked=asked)
     error = _endpoint_error(status, headers, body.decode("utf-8", "replace"), port=port)
     if asked == EXEC and status >= 500 and not is_unexecuted(error):
-        error.details["outcome"] = "unknown"
-        error.retryable = False
-        error.add_hint("The command may have run.")
+        cast_doubt(error)
     return error
 
 

@@ -487,6 +487,27 @@ def test_a_repeat_of_what_has_run_already_is_an_unknown_outcome(connect: Any) ->
     assert "was started" in str(caught.value)
 
 
+def test_a_doubt_stays_whatever_comes_after_it(connect: Any, fake_clock: FakeClock) -> None:
+    steps = [answer(502), ONCE, NOT_LISTENING]
+    with ScriptedServer(*steps, repeat_last=True) as server, pytest.raises(errors.EndpointError) as caught:
+        connect(server, wake=5, look=lambda: "TERMINATED").exec("x")
+    assert caught.value.details["proxy_error"] == "APP_CONNECT_FAILED"
+    assert (caught.value.details["outcome"], caught.value.details["state"]) == ("unknown", "TERMINATED")
+    assert "has ended meanwhile" in (caught.value.hint or "")
+
+
+def test_a_sandbox_that_ended_under_a_command_leaves_a_doubt(connect: Any) -> None:
+    def tell(error: errors.VmnestError) -> str:
+        raise errors.MicroVMEndedError("it is TERMINATED") from error
+
+    with ScriptedServer(answer(502)) as server, pytest.raises(errors.MicroVMEndedError) as caught:
+        connect(server, recover=tell).exec("x")
+    assert caught.value.details["outcome"] == "unknown"
+    with ScriptedServer(NOT_LISTENING) as server, pytest.raises(errors.MicroVMEndedError) as caught:
+        connect(server, recover=tell).exec("x")
+    assert "outcome" not in caught.value.details
+
+
 def test_a_502_that_goes_on_ends_with_the_budget(connect: Any, fake_clock: FakeClock) -> None:
     with ScriptedServer(answer(502), repeat_last=True) as server, pytest.raises(errors.EndpointUnavailableError):
         connect(server, wake=5).exec("x")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.support.clock import FakeClock
 from tests.support.scripted import Answer, ScriptedServer, answer
 from vmnest import errors
-from vmnest.agent import exchange
+from vmnest.agent import exchange, refusals
+from vmnest.agent.results import ExecResult
 from vmnest.deadline import NEVER, Deadline
 from vmnest.transport import Transport
 
@@ -95,6 +96,37 @@ def test_of_a_long_command_an_error_shows_the_beginning() -> None:
 def test_the_lost_answer_of_anything_else_is_what_it_is() -> None:
     with pytest.raises(errors.ConnectionLostError), exchange.lost_answers(request()):
         raise errors.ConnectionLostError("cut")
+
+
+def doubt(error: errors.VmnestError, *, may_have_run: bool) -> bool:
+    one = request("ls")
+    one.may_have_run = may_have_run
+    exchange.judge(one, error)
+    return refusals.is_in_doubt(error)
+
+
+RESULT = ExecResult(124, b"", b"", timed_out=True)
+SAID_BY_THE_AGENT = {"agent_code": "overloaded"}
+
+
+@pytest.mark.parametrize(
+    ("error", "before", "after"),
+    [
+        # Whether the command may have run: by this error alone, and after an attempt that may have run it.
+        (errors.EndpointUnavailableError("x"), False, True),
+        (errors.ConnectError("x"), False, True),
+        (errors.MicroVMEndedError("x"), False, True),
+        (errors.WaitTimeoutError("x"), False, True),
+        (errors.EndpointThrottledError("x", details=SAID_BY_THE_AGENT), False, False),
+        (errors.CommandNotFoundError("x"), False, False),
+        (errors.CommandTimedOutError("x", result=RESULT), False, False),
+        (errors.AgentAnswerError("x"), True, True),
+    ],
+    ids=lambda value: value.code if isinstance(value, errors.VmnestError) else str(value),
+)
+def test_only_the_agent_can_take_a_doubt_away(error: errors.VmnestError, before: bool, after: bool) -> None:
+    assert doubt(error, may_have_run=False) is before
+    assert doubt(error, may_have_run=True) is after
 
 
 @pytest.fixture(scope="module")

@@ -194,3 +194,10 @@ def test_only_what_surely_did_not_reach_the_agent_counts_as_not_executed(
     error: errors.VmnestError, expected: bool
 ) -> None:
     assert refusals.is_unexecuted(error) is expected
+
+
+def test_a_doubt_is_told_once_and_takes_the_advice_to_try_again_away() -> None:
+    error = errors.EndpointUnavailableError("x", hint="Look.")
+    refusals.cast_doubt(error)
+    refusals.cast_doubt(error)
+    assert (error.hint, error.retryable) == ("Look. The command may have run.", False)
