@@ -11,7 +11,7 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from .agent.results import ExecResult
 
@@ -46,6 +46,10 @@ class VmnestError(Exception):
         if hint is not None:
             self.add_hint(hint)
 
+    def __reduce__(self) -> tuple[Callable[..., VmnestError], tuple[object, ...]]:
+        # The usual way calls the class with ``args`` alone, which is not all that every class wants.
+        return _revive, (type(self), self.args, self.__dict__)
+
     def add_hint(self, hint: str) -> None:
         """Say (also) what to do next. From Python 3.11 on, the traceback of an error that nobody catches shows it."""
         self.hint = hint if self.hint is None else f"{self.hint} {hint}"
@@ -63,6 +67,12 @@ class VmnestError(Exception):
         if self.details:
             wire["details"] = redact_all(self.details)
         return wire
+
+
+def _revive(kind: type[VmnestError], args: tuple[object, ...], members: dict[str, object]) -> VmnestError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(members)
+    return error
 
 
 # -- input and settings ------------------------------------------------------------------------------------------------

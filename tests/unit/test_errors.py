@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import sys
 import traceback
+from typing import Any
 
 import pytest
 
@@ -38,6 +41,32 @@ def test_every_class_says_what_it_means(error_class: type[errors.VmnestError]) -
     assert error_class.code.islower()
     assert inspect.getdoc(error_class) != inspect.getdoc(error_class.__mro__[1])
     assert error_class.__name__.endswith("Error")
+
+
+def make(error_class: type[errors.VmnestError]) -> errors.VmnestError:
+    wanted = inspect.signature(error_class.__init__).parameters
+    extras = {
+        "result": ExecResult(3, b"out", b""),
+        "operation": "GetMicrovm",
+        "status": 400,
+        "request_id": "id-1",
+        "retry_after": 2.0,
+    }
+    chosen: dict[str, Any] = {name: value for name, value in extras.items() if name in wanted}
+    return error_class("it failed", hint="Look.", **chosen)
+
+
+@pytest.mark.parametrize("error_class", CLASSES, ids=by_name)
+def test_every_error_travels_between_processes(error_class: type[errors.VmnestError]) -> None:
+    # A pool whose worker raises one that cannot be unpickled waits for ever.
+    error = make(error_class)
+    error.details["more"] = 1
+    error.retryable = True
+    for arrived in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(arrived) is error_class
+        assert str(arrived) == "it failed"
+        assert vars(arrived) == vars(error)
+        assert arrived.to_wire() == error.to_wire()
 
 
 @pytest.mark.parametrize("error_class", CLASSES, ids=by_name)
