@@ -94,8 +94,8 @@ class Planes:
 
 
 @contextmanager
-def open_planes(home: Path, *steps: Step, recorded: str | None = None, repeat_last: bool = False) -> Iterator[Planes]:
-    """Both planes, and the record of a sandbox that has them; ``recorded`` is its endpoint, else the data plane's."""
+def open_planes(home: Path, *steps: Step, repeat_last: bool = False) -> Iterator[Planes]:
+    """Both planes, and the record of a sandbox that has them; the steps are the data plane's script."""
     with ExitStack() as stack:
         data = stack.enter_context(ScriptedServer(*steps, repeat_last=repeat_last))
         control = ControlPlane(data.url)
@@ -108,7 +108,7 @@ def open_planes(home: Path, *steps: Step, recorded: str | None = None, repeat_la
             "AWS_REGION": "us-east-1",
             "AGENT_SANDBOX_STATE": str(home / "state.json"),
         }
-        record = {"microvm_id": MICROVM_ID, "endpoint": recorded or data.url, "region": "us-east-1", "created_at": 1.0}
+        record = {"microvm_id": MICROVM_ID, "endpoint": data.url, "region": "us-east-1", "created_at": 1.0}
         (home / "state.json").write_text(json.dumps({"sandboxes": {NAME: record}}))
         yield Planes(control, data, environ)
 
@@ -121,7 +121,7 @@ def planes(tmp_path: Path) -> Iterator[OpenPlanes]:
     """Opens planes, takes what ``open_planes`` takes after the folder; once a test."""
     with ExitStack() as stack:
 
-        def start(*steps: Step, recorded: str | None = None, repeat_last: bool = False) -> Planes:
-            return stack.enter_context(open_planes(tmp_path, *steps, recorded=recorded, repeat_last=repeat_last))
+        def start(*steps: Step, repeat_last: bool = False) -> Planes:
+            return stack.enter_context(open_planes(tmp_path, *steps, repeat_last=repeat_last))
 
         yield start
