@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, Protocol
+
+from .. import errors
+
+# Keys and tokens are letters, digits and punctuation; what else is in one was copied with it.
+_PLAIN = re.compile(r"[!-~]+")
 
 
 class Secret:
@@ -74,3 +80,22 @@ def build(
 ) -> Credentials:
     """Credentials from plain texts."""
     return Credentials(access_key, Secret(secret_key), Secret(token) if token else None, expires_at, origin)
+
+
+def check(found: Credentials) -> Credentials:
+    """The same credentials, if they can be ones: a line end that was copied along would be refused as a wrong secret.
+
+    Raises:
+        errors.CredentialsBrokenError: a part of them has spaces or the like; the message names it, and not its value.
+    """
+    parts = {
+        "access key": found.access_key,
+        "secret key": found.secret_key.reveal(),
+        "session token": None if found.token is None else found.token.reveal(),
+    }
+    for name, text in parts.items():
+        if text is not None and not _PLAIN.fullmatch(text):
+            raise errors.CredentialsBrokenError(
+                f"the {name} from {found.origin} has characters that none has", hint="Is a space or a line end in it?"
+            )
+    return found

@@ -52,6 +52,8 @@ _CLOCK_TEXT = re.compile(r"signature (?:has )?expired|not yet current|request ha
 # Lambda."): the same for a role made a moment ago and for one that never trusted it.
 _ROLE_TEXT = re.compile(r"\brole\b.* cannot be assumed", re.IGNORECASE)
 
+_SCOPE_TEXT = re.compile(r"credential should be scoped to a valid region", re.IGNORECASE)
+
 _UNSUPPORTED_HINT = (
     "A refusal without a reason means most often that region {region} does not offer the service: try us-east-1, "
     "or the region of the image's ARN."
@@ -132,6 +134,10 @@ def _hint(kind: type[errors.ServiceError], refusal: Refusal) -> str | None:
     if kind is errors.AccessDeniedError and not refusal.message:
         return _UNSUPPORTED_HINT.format(region=refusal.region)
     if issubclass(kind, errors.SignatureRefusedError):
+        if is_about_the_clock(refusal):
+            return "Check this machine's clock; if it is right, something holds requests back for minutes."
+        if _SCOPE_TEXT.search(refusal.message or ""):
+            return f"The endpoint belongs to another region than {refusal.region}: check --region and AWS_ENDPOINT_URL."
         hint = _HINTS_BY_TYPE.get(refusal.error_type or "", _HINTS[kind])
         return f"{hint} These are from: {refusal.origin}." if refusal.origin else hint
     if 300 <= refusal.status < 400:

@@ -132,13 +132,16 @@ class Service:
             return self._read(call, status, headers, body)
         refusal = self._refusal(call, status, headers, body)
         _log.debug("%s: %d %s (request %s)", refusal.operation, status, refusal.error_type, refusal.request_id)
-        skew = _skew(refusal, headers, now=self._clock.time())
-        if skew is None:
+        if not refusals.is_about_the_clock(refusal):
             raise refusals.to_error(refusal)
         if call.has_corrected_clock:
-            raise refusals.clock_error(refusal, skew=skew)
+            raise refusals.clock_error(refusal, skew=self._clock_offset)
+        now, date = self._clock.time(), refusals.parse_date(headers.get("date"))
+        # Not against our clock, but what we took for the service's: ours may have been set right since it was learned.
+        if date is None or abs(date - (now + self._clock_offset)) < _SKEW_THAT_MATTERS_SECONDS:
+            raise refusals.to_error(refusal)
         call.has_corrected_clock = True
-        self._clock_offset = skew
+        self._clock_offset = date - now
         return self._attempt(call)
 
     def _exchange(self, call: _Call) -> tuple[int, Headers, bytes]:
@@ -243,14 +246,6 @@ def _may_be_done(error: errors.VmnestError) -> bool:
 
 def _is_refusal(error: errors.VmnestError) -> TypeGuard[errors.ServiceError]:
     return isinstance(error, errors.ServiceError)
-
-
-def _skew(refusal: refusals.Refusal, headers: Headers, *, now: float) -> float | None:
-    """How far the service's clock is ahead of ours, if that explains the refusal."""
-    date = refusals.parse_date(headers.get("date"))
-    if date is None or not refusals.is_about_the_clock(refusal):
-        return None
-    return date - now if abs(date - now) >= _SKEW_THAT_MATTERS_SECONDS else None
 
 
 def _is_object(body: bytes) -> bool:

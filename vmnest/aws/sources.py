@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from .. import errors
 from ..deadline import SYSTEM_CLOCK, Clock
 from . import profiles
-from .credentials import Credentials, CredentialSource, StaticSource, build
+from .credentials import Credentials, CredentialSource, StaticSource, build, check
 
 
 def resolve(*, environ: Mapping[str, str], profile: str | None = None, region: str | None = None) -> ConfiguredSource:
@@ -71,7 +71,7 @@ class ConfiguredSource:
         if now != stamp:
             source = self.choose()
             self._chosen = now, source
-        return source.get()
+        return check(source.get())
 
     def choose(self) -> CredentialSource:
         """The source that comes first."""

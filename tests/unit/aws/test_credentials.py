@@ -1,5 +1,8 @@
 """That secrets do not print."""
 
+import pytest
+
+from vmnest import errors
 from vmnest.aws import credentials
 
 
@@ -18,3 +21,19 @@ def test_keys_that_do_not_change_are_given_out_as_they_are():
     made = credentials.build("AKID", "hunter2", expires_at=5.0, origin="a test")
     assert credentials.StaticSource(made).get() is made
     assert (made.token, made.expires_at, made.origin) == (None, 5.0, "a test")
+
+
+def test_keys_without_blanks_are_keys():
+    made = credentials.build("AKID", "a/b+c=", token="IQoJb3JpZ2luX2VjE//+==")
+    assert credentials.check(made) is made
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "\r", "\t", "\u00a0", "\u200b"])
+@pytest.mark.parametrize("part", ["access key", "secret key", "session token"])
+def test_a_blank_that_was_copied_along_is_named_and_its_key_is_not(part, blank):
+    texts = {"access key": "AKIDX", "secret key": "hunter2", "session token": "hunter3"}
+    access, secret, token = ((text + blank if name == part else text) for name, text in texts.items())
+    made = credentials.build(access, secret, token=token, origin="profile 'x'")
+    with pytest.raises(errors.CredentialsBrokenError, match=f"the {part} from profile 'x'") as caught:
+        credentials.check(made)
+    assert "hunter" not in caught.value.message

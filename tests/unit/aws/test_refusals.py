@@ -46,6 +46,15 @@ def test_the_type_decides_and_then_the_status(kind, status, expected):
         ({"message": "Role cannot be deleted"}, errors.ValidationError, None),
         ({"status": 403, "message": "role x cannot be assumed"}, errors.AccessDeniedError, "Allow the named action"),
         ({"status": 403, "message": None}, errors.AccessDeniedError, "region xx-1"),
+        (
+            {
+                "error_type": "InvalidSignatureException",
+                "message": "Credential should be scoped to a valid region, not 'x'.",
+            },
+            errors.SignatureRefusedError,
+            "another region than xx-1",
+        ),
+        ({"error_type": "RequestExpired"}, errors.SignatureRefusedError, "clock"),
         ({"status": 301}, errors.ServiceError, "has moved"),
         ({"status": 404, "is_page": True}, errors.ServiceError, "Something else than the service"),
         ({"status": 403, "is_page": True}, errors.AccessDeniedError, "Something else than the service"),

@@ -599,6 +599,19 @@ def test_a_clock_that_is_off_is_set_by_the_server_s(calls, fake_clock: FakeClock
     assert one.clock.sleeps == []
 
 
+@pytest.mark.parametrize("skew", [600, -600])
+def test_a_clock_that_is_set_right_later_is_believed_again(calls, fake_clock: FakeClock, skew):
+    def late(date: float) -> Answer:
+        return refusal(403, "InvalidSignatureException", EXPIRED, date=formatdate(date))
+
+    begin = fake_clock.time()
+    one = calls(late(begin + skew), json_answer(200, VM), late(begin + skew), json_answer(200, VM))
+    one.get()
+    fake_clock.advance(skew)  # by NTP; the service's clock stands still
+    one.get()
+    check_signature(one.peer.requests[3], begin + skew)
+
+
 def test_a_clock_that_stays_off_is_said_so(calls, fake_clock: FakeClock):
     late = refusal(403, "InvalidSignatureException", EXPIRED, date=formatdate(fake_clock.time() + 600))
     one = calls(*[late] * 9)

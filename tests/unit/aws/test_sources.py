@@ -178,6 +178,12 @@ def test_keys_that_were_rotated_on_the_disk_are_read_again(home):
     assert source.get().access_key == "AKIDLAST"
 
 
+def test_keys_with_a_line_end_are_broken(home):
+    environ = {**write(home), **ENVIRONMENT, "AWS_SESSION_TOKEN": "token\r"}
+    with pytest.raises(errors.CredentialsBrokenError, match="session token from AWS_ACCESS_KEY_ID"):
+        sources.resolve(environ=environ).get()
+
+
 def test_a_profile_that_becomes_another_kind_of_source_is_one(home):
     source = sources.resolve(environ=write(home, keys=KEYS))
     assert source.get().access_key == "AKIDFILE"
