@@ -15,19 +15,19 @@ import os
 import sys
 
 from . import __version__, errors, rendezvous, settings
+from .deadline import Deadline, backoff
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
 
-    from .deadline import Deadline
-
-__all__ = ["ask", "ensure", "find", "is_at", "is_older", "notes", "require_linux"]
+__all__ = ["ask", "ensure", "find", "is_at", "is_older", "notes", "require_linux", "revive"]
 
 PROGRAM = "local"
 SIGNING_NAME = "lambda"
 MAX_ANSWER_BYTES = 2**20
+REVIVE_SECONDS = 30.0
 # With less than this to write to, a start that failed did so for that reason, whatever it says.
 _LEAST_ROOM_BYTES = 2**20
 _LEAST_FILES = 100
@@ -70,6 +70,31 @@ def ensure(environ: Mapping[str, str], *, deadline: Deadline) -> rendezvous.Daem
         if running is not None and not (is_older(running) and _retire(running, environ=environ, deadline=deadline)):
             return running
         return _start(folder, environ=environ, deadline=deadline)
+
+
+def revive(environ: Mapping[str, str], *, deadline: Deadline) -> rendezvous.Daemon:
+    """A daemon that answers, for a caller whom none has answered.
+
+    One that is killed goes piece by piece: for an instant it may answer no more and still hold its lock.
+
+    Raises:
+        errors.LocalCloudError, errors.WaitTimeoutError: as ``ensure``.
+        errors.TransportError: whoever is there did not answer for long enough.
+    """
+    import time
+
+    patience = Deadline(deadline.clamp(REVIVE_SECONDS))
+    for delay in backoff(first=0.01, last=0.2):
+        running = ensure(environ, deadline=deadline)
+        try:
+            ask(running, method="GET", path=rendezvous.STATUS_PATH, environ=environ, deadline=patience)
+        except errors.TransportError:
+            if patience.expired:
+                raise
+            time.sleep(patience.clamp(delay))
+        else:
+            return running
+    raise AssertionError("backoff ended")
 
 
 def is_at(url: str, environ: Mapping[str, str]) -> bool:

@@ -61,7 +61,7 @@ class Target:
                 credentials=self._local_credentials(),
                 transport=transport.shared(),
                 # It ends by itself when idle, perhaps just now: then the call finds nobody, and goes to the next one.
-                on_refused=lambda deadline: daemon.ensure(self.environ, deadline=deadline).url,
+                on_refused=lambda deadline: daemon.revive(self.environ, deadline=deadline).url,
             )
         else:
             from .aws import endpoint, profiles, sources

@@ -109,6 +109,28 @@ def test_one_that_was_killed_is_replaced(environ: dict[str, str]) -> None:
     assert ensure(environ).pid != first.pid
 
 
+def test_one_that_dies_slowly_is_waited_for(environ: dict[str, str]) -> None:
+    folder = rendezvous.folder(environ, prepare=True)
+    lock = rendezvous.daemon_lock(folder, Deadline(1))
+    lock.take()
+    rendezvous.write_daemon(folder, rendezvous.Daemon(url="http://127.0.0.1:9", version=__version__, pid=1))
+    end_of_it = threading.Timer(0.5, lock.release)
+    end_of_it.start()
+    assert daemon.revive(environ, deadline=Deadline(START_SECONDS)).url != "http://127.0.0.1:9"
+    end_of_it.join()
+
+
+def test_one_that_answers_is_not_replaced(environ: dict[str, str]) -> None:
+    first = ensure(environ)
+    assert daemon.revive(environ, deadline=Deadline(START_SECONDS)).pid == first.pid
+
+
+def test_one_that_never_answers_is_an_error_in_time(posing: dict[str, str]) -> None:
+    pretend(posing)
+    with pytest.raises((errors.TransportError, errors.WaitTimeoutError)):
+        daemon.revive(posing, deadline=Deadline(0.3))
+
+
 def pretend_older(environ: dict[str, str], running: rendezvous.Daemon) -> None:
     older = rendezvous.Daemon(url=running.url, version="0.0.9", pid=running.pid)
     rendezvous.write_daemon(rendezvous.folder(environ), older)
