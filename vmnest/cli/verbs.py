@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["GROUPS", "VERBS", "Verb", "find", "in_group"]
+__all__ = ["GROUPS", "OTHER_WORDS", "VERBS", "Verb", "find", "in_group"]
 
 
 class Verb:
@@ -52,6 +52,17 @@ VERBS = (
 )
 
 GROUPS = {"local": "The local cloud: sandboxes on this machine"}
+
+# What people call them elsewhere -> the verb that an error may point to.
+OTHER_WORDS = {
+    **dict.fromkeys(("suspend", "pause", "freeze"), "stop"),
+    **dict.fromkeys(("resume", "unpause", "thaw"), "start"),
+    **dict.fromkeys(("remove", "delete", "destroy", "terminate", "kill"), "rm"),
+    "list": "ls",
+    "show": "ps",
+    "describe": "inspect",
+    "new": "create",
+}
 
 
 def find(words: tuple[str, ...]) -> Verb | None:

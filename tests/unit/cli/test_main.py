@@ -43,6 +43,8 @@ def test_every_verb_has_help_wherever_it_is_asked_for(verb: verbs.Verb, capfd: p
         (["local", "stauts"], "Did you mean vmnest local status?"),
         (["status"], "Did you mean vmnest local status?"),
         (["local", "ls"], "Did you mean vmnest ls?"),
+        (["suspend", "x"], "Did you mean vmnest stop?"),
+        (["delete", "x"], "Did you mean vmnest rm?"),
         (["bogus"], "vmnest --help lists the commands"),
     ],
 )
