@@ -141,6 +141,15 @@ def test_from_a_role_that_is_assumed_once_for_many_commands(user: User) -> None:
     assert len(sts.requests) == 1
 
 
+def test_a_session_that_was_revoked_is_replaced_without_a_word(user: User) -> None:
+    sts = user.world.sts()
+    user.write(".aws/config", ROLE.format(arn=ROLE_ARN))
+    environ = {"AWS_PROFILE": "p", "AWS_ENDPOINT_URL_STS": sts.url}
+    assert user.key_used(**environ) == "ASIAROLE1"
+    user.world.keys.given["ASIAROLE1"] = ("another secret", "")
+    assert user.key_used(**environ) == "ASIAROLE2"
+
+
 @pytest.mark.skipif(not AWS_CLI.exists(), reason="needs the AWS CLI")
 def test_a_session_is_shared_with_the_aws_cli_both_ways(user: User) -> None:
     sts = user.world.sts()

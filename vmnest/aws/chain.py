@@ -86,6 +86,15 @@ class ChainSource:
                 state.failure = _Failure(type(error), error.message, error.hint, until)
                 raise
 
+    def renew(self, refused: Credentials) -> bool:
+        """Walk the chain again, past the AWS CLI's cache: a session in it may have been revoked."""
+        state = self._own_state()
+        with state.lock:
+            # Of a crowd whose keys were refused, the first one does it.
+            if state.last == refused:
+                state.found, state.is_cache_stale = None, True
+        return self.get() != refused
+
     def _get(self, state: _State) -> Credentials:
         try:
             from botocore import exceptions, parsers
@@ -96,7 +105,9 @@ class ChainSource:
         ours = (exceptions.BotoCoreError, exceptions.ClientError, parsers.ResponseParserError)
         try:
             if state.found is None:
-                made, metadata = _prepare(self._profile, environ=self._environ, region=self._region)
+                made, metadata = _prepare(
+                    self._profile, environ=self._environ, region=self._region, is_cache_stale=state.is_cache_stale
+                )
                 state.found = made.get_credentials()
                 if state.found is None:
                     raise not_found(environ=self._environ, profile=self._profile, instance=metadata.outcome)
@@ -107,7 +118,10 @@ class ChainSource:
             raise errors.CredentialsBrokenError(
                 f"{self._origin(state.found)} gives no keys", hint="Repair it, or choose another profile."
             )
-        return build(frozen.access_key, frozen.secret_key, token=frozen.token or None, origin=self._origin(state.found))
+        state.last = build(
+            frozen.access_key, frozen.secret_key, token=frozen.token or None, origin=self._origin(state.found)
+        )
+        return state.last
 
     def _own_state(self) -> _State:
         # In a child of fork the lock may be held by a thread that is not there.
@@ -141,20 +155,22 @@ class _Failure(NamedTuple):
 class _State:
     """What belongs to one process. ``lock`` guards the rest."""
 
-    __slots__ = ("failure", "found", "lock", "pid")
+    __slots__ = ("failure", "found", "is_cache_stale", "last", "lock", "pid")
 
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.lock = threading.Lock()
         self.found: BotocoreCredentials | None = None
         self.failure: _Failure | None = None
+        self.last: Credentials | None = None
+        self.is_cache_stale = False
 
 
 # -- the chain ---------------------------------------------------------------------------------------------------------
 
 
 def _prepare(
-    profile: str | None, *, environ: Mapping[str, str], region: str | None
+    profile: str | None, *, environ: Mapping[str, str], region: str | None, is_cache_stale: bool
 ) -> tuple[Session, instance.InstanceMetadata]:
     """A session whose chain is as described above; nothing is asked yet."""
     from botocore import session
@@ -173,7 +189,7 @@ def _prepare(
         # Of the two variables for it, botocore knows AWS_DEFAULT_REGION only; and a sandbox has its own.
         made.set_config_variable("region", region)
     metadata = _instance_metadata(made, environ)
-    cache = _RoleCache(os.path.join("~", ".aws"))
+    cache = _RoleCache(os.path.join("~", ".aws"), is_stale=is_cache_stale)
     builder = _ProfileProviders(made, cache)
     name = made.get_config_variable("profile") or profiles.DEFAULT
     ours = {each.METHOD: each for each in builder.providers(name, disable_env_vars=profile is not None)}
@@ -259,21 +275,23 @@ class _RoleCache:
     """The AWS CLI's cache of sessions of roles: shared with it, and with our next command. Not to have it is no error.
 
     A file that another process is writing is not there yet; one that cannot be written stays unwritten. Nothing is
-    written for somebody who has no folder for AWS's files.
+    written for somebody who has no folder for AWS's files. ``is_stale``: what lies there was refused, and is not read.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, is_stale: bool) -> None:
         from botocore.utils import JSONFileCache
 
+        self._is_stale = is_stale
         self._folder = os.path.expanduser(folder)
         self._files = JSONFileCache(os.path.join(self._folder, "cli", "cache"))
         self._memory: dict[str, Any] = {}
 
     def __contains__(self, key: str) -> bool:
-        with contextlib.suppress(KeyError, OSError, ValueError):
-            found = self._files[key]
-            if _is_session(found):
-                self._memory[key] = found
+        if not self._is_stale:
+            with contextlib.suppress(KeyError, OSError, ValueError):
+                found = self._files[key]
+                if _is_session(found):
+                    self._memory[key] = found
         return key in self._memory
 
     def __getitem__(self, key: str) -> Any:

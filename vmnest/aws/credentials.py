@@ -63,6 +63,14 @@ class CredentialSource(Protocol):
         """
         ...
 
+    def renew(self, refused: Credentials) -> bool:
+        """The service refused these, though they should be good. True if ``get`` gives out others from now on.
+
+        Raises:
+            errors.CredentialsError: as ``get`` does.
+        """
+        ...
+
 
 class StaticSource:
     """Keys that do not change."""
@@ -73,6 +81,10 @@ class StaticSource:
     def get(self) -> Credentials:
         """The keys."""
         return self._credentials
+
+    def renew(self, refused: Credentials) -> bool:
+        """There are no others."""
+        return False
 
 
 def build(

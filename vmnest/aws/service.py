@@ -20,7 +20,7 @@ from . import model, refusals, retries, shapes, signing
 
 if TYPE_CHECKING:
     from ..transport import Headers, Transport
-    from .credentials import CredentialSource
+    from .credentials import Credentials, CredentialSource
 
 MAX_ANSWER_BYTES = 8 * 2**20
 READ_TIMEOUT_SECONDS = 60.0
@@ -133,7 +133,10 @@ class Service:
         refusal = self._refusal(call, status, headers, body)
         _log.debug("%s: %d %s (request %s)", refusal.operation, status, refusal.error_type, refusal.request_id)
         if not refusals.is_about_the_clock(refusal):
-            raise refusals.to_error(refusal)
+            error = refusals.to_error(refusal)
+            if self._has_other_keys(error, call):
+                return self._attempt(call)
+            raise error
         if call.has_corrected_clock:
             raise refusals.clock_error(refusal, skew=self._clock_offset)
         now, date = self._clock.time(), refusals.parse_date(headers.get("date"))
@@ -144,16 +147,25 @@ class Service:
         self._clock_offset = date - now
         return self._attempt(call)
 
+    def _has_other_keys(self, error: errors.ServiceError, call: _Call) -> bool:
+        """The keys were refused, and there are others: asked once in a call."""
+        if call.has_renewed or call.keys is None or not isinstance(error, errors.SignatureRefusedError):
+            return False
+        call.has_renewed = True
+        try:
+            return self._credentials.renew(call.keys)
+        except errors.CredentialsError as failure:
+            raise failure from error
+
     def _exchange(self, call: _Call) -> tuple[int, Headers, bytes]:
         request, url = call.request, self.endpoint + call.request.target
-        keys = self._credentials.get()
-        call.origin = keys.origin
+        call.keys = self._credentials.get()
         signature = signing.sign(
             method=request.method,
             url=url,
             headers=call.headers,
             body_sha256=call.body_sha256,
-            credentials=keys,
+            credentials=call.keys,
             region=self.region,
             service=self._model.signing_name,
             when=datetime.fromtimestamp(self._clock.time() + self._clock_offset, timezone.utc),
@@ -209,7 +221,7 @@ class Service:
             request_id=headers.get(names.REQUEST_ID_HEADER),
             retry_after=refusals.parse_retry_after(headers.get("retry-after"), date=date),
             is_page=is_page,
-            origin=call.origin,
+            origin="" if call.keys is None else call.keys.origin,
         )
 
 
@@ -217,7 +229,8 @@ class _Call:
     """What all attempts of one call share."""
 
     __slots__ = (
-        *("body_sha256", "deadline", "has_corrected_clock", "headers", "may_be_done", "operation", "origin", "request"),
+        *("body_sha256", "deadline", "has_corrected_clock", "has_renewed", "headers", "keys", "may_be_done"),
+        *("operation", "request"),
     )
 
     def __init__(
@@ -234,7 +247,8 @@ class _Call:
         self.deadline = deadline
         self.has_corrected_clock = False
         self.may_be_done = False  # an attempt was made whose outcome nobody knows
-        self.origin = ""
+        self.has_renewed = False
+        self.keys: Credentials | None = None  # those of the last attempt
 
 
 def _may_be_done(error: errors.VmnestError) -> bool:

@@ -50,6 +50,10 @@ class EnvironmentSource:
             )
         return found
 
+    def renew(self, refused: Credentials) -> bool:
+        """There are others if somebody has changed them."""
+        return self.get() != refused
+
 
 class ConfiguredSource:
     """Whatever environment and files say at the moment: a file that was written since is read again. Safe for threads.
@@ -72,6 +76,10 @@ class ConfiguredSource:
             source = self.choose()
             self._chosen = now, source
         return check(source.get())
+
+    def renew(self, refused: Credentials) -> bool:
+        """Others may have come while the refused ones were on their way."""
+        return self.get() != refused or self._chosen[1].renew(refused)
 
     def choose(self) -> CredentialSource:
         """The source that comes first."""

@@ -359,6 +359,24 @@ def test_a_session_that_has_ended_is_not_taken_from_the_cache(home, role, world:
     assert [get().access_key for _ in range(2)] == ["ASIAROLE1", "ASIAROLE2"]
 
 
+def test_a_session_that_was_revoked_is_replaced_past_the_cache(home, role):
+    get()
+    source = sources.resolve(environ=os.environ)
+    refused = source.get()
+    assert refused.access_key == "ASIAROLE1"
+    assert source.renew(refused) is True
+    assert source.get().access_key == "ASIAROLE2"
+    assert source.renew(refused) is True, "another thread has been faster"
+    assert [source.get().access_key, get().access_key] == ["ASIAROLE2"] * 2
+    assert len(role.requests) == 2
+
+
+def test_keys_without_another_session_stay_refused(home):
+    process(home, '{"Version": 1, "AccessKeyId": "AKIDP", "SecretAccessKey": "sp"}')
+    source = chain.ChainSource(environ=os.environ)
+    assert source.renew(source.get()) is False
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"Credentials": {}}'])
 def test_a_cache_that_is_damaged_is_done_without(home, role, content):
     get()

@@ -20,6 +20,7 @@ def test_a_secret_does_not_print():
 def test_keys_that_do_not_change_are_given_out_as_they_are():
     made = credentials.build("AKID", "hunter2", expires_at=5.0, origin="a test")
     assert credentials.StaticSource(made).get() is made
+    assert credentials.StaticSource(made).renew(made) is False
     assert (made.token, made.expires_at, made.origin) == (None, 5.0, "a test")
 
 

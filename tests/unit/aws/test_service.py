@@ -332,6 +332,9 @@ def test_each_attempt_takes_credentials_anew(calls):
             self.asked += 1
             return credentials.build(f"AKID{self.asked}", "secret")
 
+        def renew(self, refused: credentials.Credentials) -> bool:
+            return False
+
     one = calls(refusal(500), refusal(500), json_answer(200, VM), credentials=Turning())
     one.get()
     used = [request.get("authorization").split("Credential=")[1][:5] for request in one.peer.requests]
@@ -569,6 +572,52 @@ def test_a_lost_answer_says_what_to_do(calls):
     with pytest.raises(errors.ConnectionLostError) as caught:
         one.get()
     assert one.peer.url in caught.value.hint
+
+
+class Renewing:
+    """Keys that are others when they were refused, as often as there are any."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = list(keys)
+        self.refused: list[str] = []
+
+    def get(self) -> credentials.Credentials:
+        return credentials.build(self.keys[0], "secret")
+
+    def renew(self, refused: credentials.Credentials) -> bool:
+        self.refused.append(refused.access_key)
+        if len(self.keys) > 1:
+            self.keys.pop(0)
+        return self.keys[0] != refused.access_key
+
+
+@pytest.mark.parametrize("kind", ["ExpiredTokenException", "UnrecognizedClientException", "InvalidSignatureException"])
+def test_keys_that_were_refused_are_renewed_once(calls, kind):
+    source = Renewing("AKID1", "AKID2", "AKID3")
+    one = calls(refusal(403, kind), json_answer(200, VM), credentials=source)
+    one.get()
+    used = [request.get("authorization").split("Credential=")[1][:5] for request in one.peer.requests]
+    assert used == ["AKID1", "AKID2"]
+    one = calls(*[refusal(403, kind)] * 9, credentials=source)
+    with pytest.raises(errors.SignatureRefusedError):
+        one.get()
+    assert len(one.peer.requests) == 2
+    assert one.clock.sleeps == []
+
+
+def test_keys_that_cannot_be_renewed_are_not_tried_again(calls):
+    one = calls(refusal(403, "ExpiredTokenException"), credentials=Renewing("AKID1"))
+    with pytest.raises(errors.CredentialsExpiredError):
+        one.get()
+    assert len(one.peer.requests) == 1
+
+
+def test_keys_that_may_not_do_this_are_not_renewed(calls):
+    source = Renewing("AKID1", "AKID2")
+    one = calls(refusal(403, "AccessDeniedException"), credentials=source)
+    with pytest.raises(errors.AccessDeniedError):
+        one.get()
+    assert source.refused == []
 
 
 def test_a_refused_signature_says_where_the_keys_are_from(calls):

@@ -178,6 +178,21 @@ def test_keys_that_were_rotated_on_the_disk_are_read_again(home):
     assert source.get().access_key == "AKIDLAST"
 
 
+def test_keys_that_changed_while_they_were_refused_are_others(home):
+    environ = {**write(home, keys=KEYS), **ENVIRONMENT}
+    for source in (sources.EnvironmentSource(environ), sources.resolve(environ=environ)):
+        environ["AWS_ACCESS_KEY_ID"] = "AKIDENV"
+        refused = source.get()
+        assert source.renew(refused) is False
+        environ["AWS_ACCESS_KEY_ID"] = "AKIDNEW"
+        assert source.renew(refused) is True
+    source = sources.resolve(environ=write(home, keys=KEYS))
+    refused = source.get()
+    assert source.renew(refused) is False
+    write(home, keys=KEYS.replace("AKIDFILE", "AKIDNEXT"))
+    assert source.renew(refused) is True
+
+
 def test_keys_with_a_line_end_are_broken(home):
     environ = {**write(home), **ENVIRONMENT, "AWS_SESSION_TOKEN": "token\r"}
     with pytest.raises(errors.CredentialsBrokenError, match="session token from AWS_ACCESS_KEY_ID"):
