@@ -55,9 +55,13 @@ _CLASSES: dict[str, type[errors.AgentError | errors.EndpointError]] = {
 _HINTS: dict[type[errors.VmnestError], str] = {
     errors.ArgumentTooLongError: "Send large input as a file (files.write), and name the file in the arguments.",
     errors.CommandNotFoundError: "The sandbox's own PATH counts; shell syntax needs --shell (Python: shell).",
+    errors.EndpointThrottledError: "Try again in a moment, with fewer commands at a time.",
     errors.EndpointUnavailableError: "It can be used again once it is resumed.",
     errors.AgentUnreachableError: "The command has run, or is still running; what it left cannot be had any more.",
 }
+
+# What no agent answers unless it gives a code. The texts that come with them are not all known.
+_DATA_PLANE_STATUSES = frozenset({403, 429, 502})
 
 # What a web framework says when it has no such route, where the agent would name the file.
 _NO_ROUTE_DETAIL = "Not Found"
@@ -107,7 +111,7 @@ def build(status: int, headers: Headers, body: bytes, *, asked: str, port: int) 
         asked: ``EXEC``, ``FILE`` or ``HEALTH``.
         port: The guest's port that was asked for.
     """
-    if is_agent_answer(headers):
+    if is_agent_answer(headers) and not (status in _DATA_PLANE_STATUSES and "code" not in _to_object(body)):
         return _agent_error(status, body, asked=asked)
     error = _endpoint_error(status, headers, body.decode("utf-8", "replace"), port=port)
     if asked == EXEC and status >= 500 and not is_unexecuted(error):
@@ -125,7 +129,9 @@ def _endpoint_error(status: int, headers: Headers, text: str, *, port: int) -> e
     said = f": {_printable(text)}" if text.strip() and "<" not in text else ""
     if status == 429:
         return errors.EndpointThrottledError(
-            f"the endpoint takes no more requests for now (429){said}", details=details
+            f"the endpoint takes no more requests for now (429){said}",
+            hint="Try again in a moment, with fewer requests at a time: a larger image is allowed more.",
+            details=details,
         )
     if status in (502, 503):
         reason = f" ({_printable(proxy_error)})" if proxy_error else ""
@@ -148,7 +154,7 @@ def _refused(text: str, details: dict[str, object], *, port: int) -> errors.Endp
             hint="AGENT_SANDBOX_AGENT_PORT must be the port on which the agent in the image listens.",
             details=details,
         )
-    said = _printable(text) or "no reason given"
+    said = (_printable(text) if "<" not in text else "") or "no reason given"
     return errors.TokenRefusedError(
         f"the sandbox's endpoint does not accept the token: {said}",
         hint="A new token was tried, too. Does this endpoint belong to the sandbox (vmnest ps NAME)? The policy of a "

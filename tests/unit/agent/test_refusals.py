@@ -30,6 +30,7 @@ def from_endpoint(status: int, text: str = "", *, proxy_error: str | None = None
         (403, "Request missing authentication", "UNAUTHORIZED", errors.TokenRefusedError),
         (403, "Token authentication failed", None, errors.TokenRefusedError),
         (403, "", None, errors.TokenRefusedError),
+        (403, "<html>Forbidden</html>", None, errors.TokenRefusedError),
         (403, "Access to port denied", None, errors.PortRefusedError),
         (403, "Access to port denied\n", None, errors.PortRefusedError),
         (429, "", None, errors.EndpointThrottledError),
@@ -59,6 +60,24 @@ def test_an_answer_marked_by_the_data_plane_is_never_parsed_even_if_it_is_json()
     headers = Headers([("content-type", "application/json"), ("X-AWS-Proxy-Error", "APP_CONNECT_FAILED")])
     error = refusals.build(502, headers, b'{"code":"command_not_found"}', asked=refusals.EXEC, port=8080)
     assert type(error) is errors.EndpointUnavailableError
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (403, errors.TokenRefusedError),
+        (429, errors.EndpointThrottledError),
+        (502, errors.EndpointUnavailableError),
+    ],
+)
+def test_a_status_that_no_agent_answers_is_the_data_planes_whatever_it_is_written_in(
+    status: int, expected: type[errors.VmnestError]
+) -> None:
+    # What the service says of an expired token, for one, nobody has recorded.
+    error = from_agent(status, {"message": "The token has expired"})
+    assert type(error) is expected
+    assert status == 502 or "The token has expired" in error.message
+    assert type(from_agent(status, {"detail": "no", "code": "internal"})) is errors.AgentError
 
 
 @pytest.mark.parametrize(
@@ -118,7 +137,7 @@ def test_whether_a_refused_command_may_have_run_is_told(
     assert not (error.retryable and outcome == "unknown")
 
 
-@pytest.mark.parametrize("status", [403, 502, 503])
+@pytest.mark.parametrize("status", [403, 429, 502, 503])
 def test_a_refusal_says_what_to_do(status: int) -> None:
     assert from_endpoint(status).hint
 
