@@ -22,12 +22,24 @@ from tests.support.paths import ROOT
 from vmnest import IdlePolicy, Sandbox, errors, registry
 
 WAIT_SECONDS = 30.0
+IDLE_SECONDS = 60  # the shortest that the service takes: who waits for it begins first, and is looked at last
 DAY = "2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z"
 
 
 @pytest.fixture(scope="module")
 def cli(shared_cloud: LocalCloud) -> Cli:
     return Cli({**bare_environ(shared_cloud.folder), "AGENT_SANDBOX_LOCAL_DIR": shared_cloud.folder})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quiet_command(cli: Cli) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that says nothing for longer than its sandbox may be idle; beside it, a sandbox that is left alone."""
+    for name in ("left-alone", "quiet"):
+        assert cli("create", name, "--local", "--idle", str(IDLE_SECONDS)).status == 0
+    with cli.start("exec", "quiet", "--", "sh", "-c", f"sleep {IDLE_SECONDS + 12}; echo done") as command:
+        yield command
+        command.kill()
+    assert cli("rm", "left-alone", "quiet").status == 0
 
 
 @pytest.fixture
@@ -574,6 +586,21 @@ def test_two_panes_and_a_daemon_that_is_killed() -> None:
         assert cli("local", "down").status == 0
         wait_for(lambda: not living_processes(cloud.folder))
         assert leftovers(made["microvm_id"]) == []
+
+
+# -- what took its time ------------------------------------------------------------------------------------------------
+
+
+def test_a_sandbox_stays_awake_while_a_command_is_waited_for(cli: Cli, quiet_command: subprocess.Popen[bytes]) -> None:
+    out, err = quiet_command.communicate(timeout=2 * IDLE_SECONDS)
+    assert (quiet_command.returncode, out, err) == (0, b"done\n", b"")
+
+
+def test_one_that_is_left_alone_is_suspended_and_resumes_on_use(cli: Cli) -> None:
+    assert cli("wait", "left-alone", "--state", "SUSPENDED", "--timeout", str(2 * IDLE_SECONDS)).status == 0
+    assert cli("ps", "left-alone", "--json").data["stopped_at"] is None
+    done = cli("exec", "left-alone", "--", "echo", "hi")
+    assert (done.status, done.text, done.remarks) == (0, "hi\n", "")
 
 
 def microvms(cloud: LocalCloud) -> dict[str, str]:

@@ -21,7 +21,7 @@ from vmnest import Sandbox, registry
 
 SANDBOXES = 30
 THREADS = 8
-PROCESSES = 50
+PROCESSES = 16
 WAIT_SECONDS = 60.0
 
 
