@@ -57,10 +57,7 @@ class MemoryWatch:
         self._look_for_unnamed(now, headroom=self._limit - files)
         self._used = files + self._unnamed + sum(self._sum(name, "status", _ROUGH_FIELDS) for name in self._processes())
         headroom = self._limit - self._used
-        pause = min(max(headroom / _BYTES_PER_SECOND, _SHORTEST_SECONDS), _LONGEST_SECONDS)
-        if self._used == before:
-            pause = min(pause * _STEADY_FACTOR, _LONGEST_SECONDS)
-        self.due = now + pause
+        self.due = now + plan_pause(headroom, steady=self._used == before)
         return headroom < 0 and now >= self._rest_until and self._count(now, files) > self._limit
 
     def _count(self, now: float, files: int) -> int:
@@ -115,6 +112,12 @@ class MemoryWatch:
                 yield from (one for one in _files_in(folder) if one.st_dev == in_memory)
             finally:
                 os.close(folder)
+
+
+def plan_pause(headroom: int, *, steady: bool) -> float:
+    """How long nobody need look when ``headroom`` bytes are free; ``steady``: nothing changed since the last time."""
+    pause = min(max(headroom / _BYTES_PER_SECOND, _SHORTEST_SECONDS), _LONGEST_SECONDS)
+    return min(pause * _STEADY_FACTOR, _LONGEST_SECONDS) if steady else pause
 
 
 def _files_in(folder: int) -> Iterator[os.stat_result]:

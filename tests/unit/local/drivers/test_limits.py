@@ -20,6 +20,11 @@ if os.fork() == 0:
         kept = [b'x' * 2**20 for _ in range(128)]
         time.sleep(1000)
 time.sleep(1000)""",
+    "a process that hides": """
+import ctypes
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+kept = [b'x' * 2**20 for _ in range(128)]
+time.sleep(1000)""",
     "many that are small": """
 for _ in range(40):
     if os.fork() == 0:

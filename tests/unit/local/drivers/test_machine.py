@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cells import Room
+from tests.support.cells import LISTENER, Room
 from vmnest import errors
-from vmnest.local.drivers import Ended, channel, machine, rubbish, runtime
+from vmnest.local.drivers import Ended, channel, machine, namespace, rubbish, runtime
 
 DIALLED = 8080
 
@@ -335,6 +335,199 @@ def test_a_supervisor_that_says_nothing_is_an_error_in_time(tmp_path: Path) -> N
         with pytest.raises(errors.LocalCloudError, match="does not answer"):
             fake.dial(80, timeout=0.5 - machine.DIAL_SPARE_SECONDS)
         released.set()
+
+
+# -- freezing ----------------------------------------------------------------------------------------------------------
+
+
+def hears(running: machine.NamespaceMachine, *, within: float) -> bool:
+    """Whether what listens inside answers."""
+    with running.dial(DIALLED, timeout=5) as call:
+        call.settimeout(within)
+        with contextlib.suppress(TimeoutError):
+            return call.recv(10) == b"here"
+    return False
+
+
+def test_nothing_in_a_frozen_machine_answers_and_all_goes_on_afterwards(held_room: Room) -> None:
+    running = held_room.start_listener()
+    assert not running.is_frozen
+    running.freeze()
+    assert running.is_frozen
+    assert not hears(running, within=0.2)
+    running.thaw()
+    assert not running.is_frozen
+    assert hears(running, within=10)
+
+
+def test_a_frozen_machine_uses_no_cpu_time(held_room: Room) -> None:
+    running = held_room.start_python(
+        "import os\nfor _ in range(3): os.fork()\nprint('up', flush=True)\nwhile True: pass"
+    )
+    while held_room.console(running).count("up") < 8:
+        assert running.ended is None
+    running.freeze()
+    before = cpu_ticks(running)
+    held_room.over.wait(0.3)
+    assert cpu_ticks(running) == before
+
+
+def cpu_ticks(running: machine.NamespaceMachine) -> int:
+    """What all processes of a machine have used, but for process 1 and what has ended."""
+    total = 0
+    pending = [running.pid or 0]
+    while pending:
+        pid = pending.pop()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+        total += int(fields[11]) + int(fields[12]) if pid != running.pid else 0
+        for task in os.listdir(f"/proc/{pid}/task"):
+            pending += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+    return total
+
+
+def test_freeze_and_thaw_may_be_called_by_many_and_again(held_room: Room) -> None:
+    running = held_room.start_listener()
+    for action, frozen in ((running.freeze, True), (running.thaw, False)) * 2:
+        threads = [threading.Thread(target=action) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        action()
+        assert running.is_frozen == frozen
+    assert hears(running, within=10)
+
+
+def test_what_stopped_itself_before_a_freeze_stays_so(held_room: Room) -> None:
+    program = """
+import os, time
+if os.fork() == 0:
+    os.kill(os.getpid(), 19)
+    print('woken', flush=True)
+os.waitpid(-1, os.WUNTRACED)
+print('stopped', flush=True)
+os.waitpid(-1, 0)
+"""
+    running = held_room.start_python(program)
+    while "stopped" not in held_room.console(running):
+        assert running.ended is None
+    running.freeze()
+    running.thaw()
+    held_room.over.wait(0.2)
+    assert "woken" not in held_room.console(running)
+
+
+@pytest.mark.parametrize("grace", [0, 5])
+def test_a_frozen_machine_stops_at_once_and_leaves_nothing(held_room: Room, grace: float) -> None:
+    running = held_room.start_python("import os, time\nos.fork()\nos.fork()\ntime.sleep(1000)")
+    running.freeze()
+    began = time.monotonic()
+    running.stop(grace=grace)
+    assert time.monotonic() - began < 4
+    assert held_room.ends == [Ended(None, 9, "stopped")]
+    assert processes_of(running.folder) == []
+    assert sorted(os.listdir(running.folder)) == ["console.log", "ended.json", "supervisor.log"]
+
+
+def test_the_maximum_duration_goes_on_while_a_machine_is_frozen(held_room: Room) -> None:
+    running = held_room.start_listener(max_seconds=1.0)
+    running.freeze()
+    assert held_room.over.wait(20)
+    assert held_room.ends == [Ended(None, 9, "lifetime")]
+
+
+def test_a_supervisor_that_is_killed_takes_a_frozen_machine_along(held_room: Room) -> None:
+    running = held_room.start_python("import os, time\nos.fork()\nos.fork()\ntime.sleep(1000)")
+    running.freeze()
+    running.kill()
+    assert held_room.over.wait(20)
+    assert held_room.ends == [Ended(None, None, "lost")]
+    assert processes_of(running.folder) == []
+
+
+def test_nobody_outlives_a_supervisor_and_a_daemon_that_were_killed_while_it_was_frozen(held_room: Room) -> None:
+    """A group of version 1 keeps what is frozen alive; a later daemon ends it."""
+    driver = namespace.NamespaceDriver(held_room.cell)
+    launch = held_room.launch("/bin/sleep", "1000")
+    running = driver.start(launch, on_end=held_room.end)
+    inside = [int(pid) for pid in Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()]
+    init = os.pidfd_open(inside[0])
+    running.freeze()
+    driver.close()
+    assert running.pid is not None
+    os.kill(running.pid, signal.SIGKILL)
+    os.waitpid(running.pid, 0)
+    held_room.driver.discard(launch.folder)
+    assert machine._is_dead(init, seconds=10)
+    os.close(init)
+    assert held_room.ends == []
+
+
+def test_a_frozen_machine_that_is_adopted_is_known_to_be(held_room: Room) -> None:
+    driver = namespace.NamespaceDriver(held_room.cell)
+    launch = held_room.launch(held_room.cell.interpreter.path, "-I", "-S", "-c", LISTENER)
+    running = namespace.spawn(held_room.cell, launch, skeleton=driver.skeleton(), on_end=held_room.end, ready=True)
+    namespace.await_words(running, "ready", folder=launch.folder)
+    running.freeze()
+    taken = driver.adopt(launch.folder, on_end=held_room.end)
+    assert taken is not None
+    assert taken.is_frozen
+    assert taken.facts == running.facts
+    taken.thaw()
+    assert hears(taken, within=10)
+    again = driver.adopt(launch.folder, on_end=held_room.end)
+    assert again is not None
+    assert not again.is_frozen
+    taken.stop()
+    running.conclude()
+    driver.close()
+
+
+def test_a_machine_that_has_ended_can_neither_be_frozen_nor_thawed(room: Room) -> None:
+    running = room.start_listener()
+    running.stop()
+    for action in (running.freeze, running.thaw):
+        with pytest.raises(errors.LocalCloudError, match="ended"):
+            action()
+    assert not running.is_frozen
+
+
+def test_a_freeze_that_a_thaw_calls_off_is_an_error(tmp_path: Path) -> None:
+    def script(connection: _socket.socket, _words: list[str]) -> None:
+        channel.send(connection, "thawed")
+
+    with scripted(tmp_path / "vm", script) as fake:
+        with pytest.raises(errors.LocalCloudError, match="could not be frozen"):
+            fake.freeze()
+        assert not fake.is_frozen
+        fake.thaw()
+
+
+def test_a_supervisor_that_hangs_is_not_adopted(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_FACTS_SECONDS", 0.2)
+    running = room.start_listener()
+    assert running.pid is not None
+    os.kill(running.pid, signal.SIGSTOP)
+    assert room.driver.adopt(running.folder, on_end=room.end) is None
+    os.kill(running.pid, signal.SIGCONT)
+
+
+def test_a_supervisor_of_an_older_version_is_adopted(tmp_path: Path) -> None:
+    """It hangs up on a request that it does not know."""
+    with scripted(tmp_path / "vm", lambda _connection, _words: None) as fake:
+        assert fake.learn()
+        assert not fake.is_frozen
+
+
+@pytest.mark.parametrize("frame", [b"facts", b"facts sorcery frozen more", b"facts sorcery thawed", b"dance"])
+def test_facts_that_make_no_sense_are_none(tmp_path: Path, frame: bytes) -> None:
+    def script(connection: _socket.socket, _words: list[str]) -> None:
+        connection.send(frame)
+
+    with scripted(tmp_path / "vm", script) as fake:
+        assert fake.learn()
+        assert fake.facts == {}
+        assert not fake.is_frozen
 
 
 @pytest.mark.parametrize(

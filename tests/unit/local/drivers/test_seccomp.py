@@ -40,6 +40,13 @@ def answer(machine: str, number: int, *arguments: int, arch: int | None = None) 
     return execute(seccomp.build_filter(machine), data)
 
 
+@machines
+def test_a_program_may_choose_its_cpus_unless_they_are_its_share(machine: str) -> None:
+    data = struct.pack("<iIQ6Q", number(machine, "sched_setaffinity"), ARCHES[machine], 0, *[0] * 6)
+    assert execute(seccomp.build_filter(machine), data) == ALLOW
+    assert execute(seccomp.build_filter(machine, pinned=True), data) == "errno 1"
+
+
 def number(machine: str, name: str) -> int:
     found = {**seccomp.REFUSED, **seccomp._SPECIAL}[name][list(ARCHES).index(machine)]
     assert found is not None
