@@ -99,13 +99,23 @@ def start(
     try:
         microvm = control.microvms.run(spec, deadline=deadline)
         started = record.replace(**completed(microvm))
-        return registry.update(record.name, expected=record, **completed(microvm))
+        return _completed(record, microvm, registry=registry)
     except BaseException as error:
         if started is record and _was_refused(error):
-            registry.remove(record.name, expected=record)
+            _forget(record, because=error, registry=registry)
         else:
             discard(started, because=error, control=control, registry=registry, spec=spec)
         raise
+
+
+def _completed(record: Record, microvm: MicroVM, *, registry: Registry) -> Record:
+    try:
+        return registry.update(record.name, expected=record, **completed(microvm))
+    except errors.SandboxNotFoundError as error:
+        raise errors.SandboxNotFoundError(
+            f"the name {record.name} was removed, or given to another sandbox, while its MicroVM was started",
+            hint="Somebody else works with the same names: see vmnest ls.",
+        ) from error
 
 
 def completed(microvm: MicroVM) -> dict[str, object]:
@@ -133,13 +143,17 @@ def discard(
             control.microvms.terminate(microvm_id, deadline=deadline)
     except errors.VmnestError as error:
         tell_what_is_left(error, because=because, name=record.name)
-        return
+    else:
+        _forget(record, because=because, registry=registry)
+
+
+def _forget(record: Record, *, because: BaseException, registry: Registry) -> None:
     try:
         current = registry.get(record.name)
         if current is not None and current.client_token == record.client_token:
             registry.remove(record.name, expected=current)
     except errors.StateFileError as error:
-        left = f"Its MicroVM was ended, and its name is still recorded ({error}); forget it with"
+        left = f"Its name is still recorded, without a MicroVM that runs ({error}); forget it with"
         _tell(f"{left}: {_remove(record.name)}", because=because, name=record.name)
 
 
@@ -194,7 +208,7 @@ def complete(record: Record, *, control: Control, registry: Registry, deadline: 
         )
         raise
     try:
-        return registry.update(record.name, expected=record, **completed(microvm))
+        return _completed(record, microvm, registry=registry)
     except errors.SandboxNotFoundError:
         # Whoever took the record away meant the MicroVM, too, and may have done so before it was there.
         control.microvms.terminate(microvm.microvm_id, deadline=deadline)

@@ -239,7 +239,7 @@ def test_a_launch_whose_record_was_removed_meanwhile_leaves_nothing_behind(
         return microvm
 
     control.microvms.run = run  # type: ignore[method-assign]
-    with pytest.raises(errors.SandboxNotFoundError):
+    with pytest.raises(errors.SandboxNotFoundError, match="while its MicroVM was started"):
         start(control, records, run_payload=payload)
     assert control.microvms.calls == ["run", "terminate"]
     assert records.all() == ([] if successor is None else [successor])
@@ -281,8 +281,24 @@ def test_a_registry_that_fails_meanwhile_leaves_a_name_and_no_microvm(
     with pytest.raises(errors.StateFileError) as caught:
         start(control, records)
     assert control.microvms.alive == []
-    assert "Its MicroVM was ended" in (caught.value.hint or "")
+    assert "still recorded, without a MicroVM" in (caught.value.hint or "")
     assert "may still run" not in (caught.value.hint or "")
+
+
+def test_a_refusal_is_the_error_even_if_the_registry_fails_meanwhile(
+    control: FakeControl, records: registry.Registry, tmp_path: Path
+) -> None:
+    original = control.microvms.run
+
+    def run(spec: RunSpec, **options: Any) -> Any:
+        (tmp_path / "state.json").write_text("{damaged")
+        return original(spec, **options)
+
+    control.microvms.run = run  # type: ignore[method-assign]
+    control.microvms.failures["run"] = [errors.QuotaExceededError("full", operation="RunMicrovm", status=402)]
+    with pytest.raises(errors.QuotaExceededError, match="full") as caught:
+        start(control, records)
+    assert "vmnest rm demo" in (caught.value.hint or "")
 
 
 def test_an_interrupt_whose_cleanup_fails_warns(
