@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from tests.support.clock import FakeClock
@@ -36,6 +37,14 @@ def movable_time() -> Iterator[MovableTime]:
         yield one
     finally:
         one.timers.close()
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until ``condition`` holds, where nothing tells of the change."""
+    end = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
 
 
 def policy(*, idle: int = 60, suspended: int = 3600, auto_resume: bool = True) -> dict[str, object]:

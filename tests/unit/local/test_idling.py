@@ -85,7 +85,9 @@ def test_a_new_watch_takes_the_place_of_the_old_one(stage):
     one = record(policy(idle=60))
     stage.begin(one)
     stage.time.advance(40)
+    old = one.idle
     stage.begin(one)
+    assert old.action is None
     stage.time.advance(59)
     assert stage.idle == []
     stage.time.advance(1)

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import threading
-import time
 import uuid
 
 import pytest
@@ -15,7 +14,7 @@ from websockets.sync.client import connect as open_websocket
 from websockets.sync.server import serve as serve_websocket
 
 from tests.support.endpoints import open_endpoint
-from tests.support.lifecycle import policy
+from tests.support.lifecycle import eventually, policy
 from tests.support.machines import read_request, scripted_server
 from vmnest.local import clients, proxy
 from vmnest.wire import bodies, http1, names
@@ -610,8 +609,7 @@ class TestSleepingVMs:
         with serving(script) as endpoint, endpoint.raw() as stream:
             auth = b"X-aws-proxy-auth: " + endpoint.token().encode()
             stream.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n" + auth + b"\r\n\r\n")
-            while not endpoint.record._passages:
-                threading.Event().wait(0.005)
+            eventually(lambda: bool(endpoint.record._passages))
             self.suspend(endpoint)
             with pytest.raises(ConnectionError):
                 stream.send(b"x" * (1 << 25))
@@ -642,8 +640,7 @@ class TestSleepingVMs:
             for _ in range(2):
                 connection.request("GET", "/", headers=endpoint.auth())
                 assert connection.getresponse().read() == b"hello"
-                while endpoint.record._passages:
-                    threading.Event().wait(0.005)
+                eventually(lambda: not endpoint.record._passages)
                 self.suspend(endpoint)
 
     def test_bytes_of_every_kind_keep_the_vm_from_being_idle(self):
@@ -686,12 +683,22 @@ class TestSleepingVMs:
                 assert endpoint.record.touched_at > touched
                 touched = endpoint.record.touched_at
 
+    def test_an_upload_keeps_the_vm_from_being_idle(self):
+        def script(stream):
+            while stream.receive():
+                pass
+
+        with serving(script) as endpoint, endpoint.raw() as stream:
+            auth = b"X-aws-proxy-auth: " + endpoint.token().encode()
+            stream.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n" + auth + b"\r\n\r\n")
+            touched = self.wait_for_touch(endpoint, after=0.0)
+            for _ in range(3):
+                stream.send(b"x")
+                touched = self.wait_for_touch(endpoint, after=touched)
+
     @staticmethod
     def wait_for_touch(endpoint, *, after):
-        end = time.monotonic() + 10
-        while endpoint.record.touched_at <= after:
-            assert time.monotonic() < end
-            time.sleep(0.001)
+        eventually(lambda: endpoint.record.touched_at > after)
         return endpoint.record.touched_at
 
 

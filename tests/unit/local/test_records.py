@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.lifecycle import eventually
 from vmnest.local import options, records
 from vmnest.local.drivers import interface
 from vmnest.wire import names
@@ -179,8 +180,7 @@ class TestWaiting:
         threads = [threading.Thread(target=lambda: entered.append(enter(one))) for _ in range(3)]
         for thread in threads:
             thread.start()
-        while not woken:
-            threading.Event().wait(0.005)
+        eventually(lambda: bool(woken))
         assert entered == []
         step(one, records.RESUMED)
         for thread in threads:
