@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.agent import Agent
 from tests.support.fake_control import ARN, FakeControl, FakePlace
-from tests.support.scripted import Answer, Received, ScriptedServer, answer, json_answer, text_answer
+from tests.support.scripted import CUT, Answer, Received, ScriptedServer, answer, json_answer, text_answer
 from vmnest import errors, registry
 from vmnest.control.microvms import RunSpec
 from vmnest.deadline import NEVER, Deadline
@@ -243,6 +243,18 @@ def test_a_microvm_that_is_unknown_by_now_is_not_found(records: registry.Registr
     control.microvms.known.clear()
     with pytest.raises(errors.MicroVMNotFoundError):
         link.agent().exec("x")
+
+
+def test_when_an_answer_is_lost_the_microvm_is_looked_at_and_not_woken(records: registry.Registry) -> None:
+    with ScriptedServer(CUT) as server:
+        control = FakeControl(server.url)
+        link = link_to(server.url, control, records)
+        control.microvms.change("microvm-1", state="SUSPENDED")
+        with pytest.raises(errors.AgentUnreachableError) as caught:
+            link.agent().exec("x")
+    assert caught.value.details == {"outcome": "unknown", "state": "SUSPENDED"}
+    assert control.microvms.calls == ["get"]
+    assert link.state == "SUSPENDED"  # the next use knows
 
 
 def test_looking_writes_no_record(records: registry.Registry, tmp_path: Path) -> None:
