@@ -77,7 +77,7 @@ class Target:
                 SERVICE,
                 endpoint=url,
                 region=self.region,
-                credentials=sources.resolve(environ=self.environ, region=self.region),
+                credentials=sources.shared(environ=self.environ, region=self.region),
                 transport=transport.shared(bundle or True),
             )
         return control.Control(caller)

@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -222,11 +221,8 @@ def test_commands_that_need_no_cloud_ask_nobody(user: User, verb: tuple[str, ...
 
 def test_metadata_that_is_silent_costs_its_short_timeout(user: User) -> None:
     silent = user.world.stack.enter_context(_silence())
-    started = time.monotonic()
     done = user.ps(AWS_EC2_METADATA_DISABLED="false", AWS_EC2_METADATA_SERVICE_ENDPOINT=silent)
     assert "no answer within 1 s" in done.error["message"]
-    # A second for the token and one for the first version of the service; botocore's import and the process beside it.
-    assert time.monotonic() - started < 8
 
 
 def _silence():

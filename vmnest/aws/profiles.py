@@ -6,12 +6,15 @@ whose keys win. A missing file is an empty one; a damaged one is an error that n
 
 from __future__ import annotations
 
+import functools
 import os
+import time
 from collections.abc import Mapping
 
 from .. import errors
 
 DEFAULT = "default"
+_SETTLED_AFTER_NS = 50_000_000
 
 _FILES = {
     "config": ("AWS_CONFIG_FILE", "~/.aws/config"),
@@ -101,8 +104,26 @@ def _is_profile(section: str, name: str) -> bool:
     return kind == "profile" and rest.strip().strip("\"'") == name
 
 
-def _parse(path: str) -> dict[str, dict[str, str]]:
+def stamp_of(path: str) -> tuple[object, ...]:
+    """What changes when the file was written, replaced, made or removed."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return (path,)
+    # The clock of files ticks in milliseconds: what was written just now may be written again in the same tick.
+    now = time.time_ns()
+    is_settled = now - status.st_mtime_ns > _SETTLED_AFTER_NS
+    return path, status.st_mtime_ns, status.st_size, status.st_ino, 0 if is_settled else now
+
+
+def _parse(path: str) -> Mapping[str, Mapping[str, str]]:
     """Section -> key -> value; empty if there is no such file."""
+    return _parse_version(path, stamp_of(path))
+
+
+@functools.lru_cache(maxsize=8)
+def _parse_version(path: str, stamp: tuple[object, ...]) -> Mapping[str, Mapping[str, str]]:
+    """``_parse`` for one version of the file: a command looks into it for its keys, its region, its endpoint, ..."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()

@@ -9,11 +9,10 @@ used" are different errors.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
-from .. import errors
+from .. import errors, settings
 from ..deadline import SYSTEM_CLOCK, Clock
 from . import profiles
 from .credentials import Credentials, CredentialSource, StaticSource, build, check
@@ -31,6 +30,17 @@ def resolve(*, environ: Mapping[str, str], profile: str | None = None, region: s
         errors.CredentialsNotFoundError: a profile was chosen that no file knows.
     """
     return ConfiguredSource(environ=environ, profile=profile, region=region)
+
+
+_SHARED: dict[str | None, ConfiguredSource] = {}
+
+
+def shared(*, environ: Mapping[str, str], region: str | None = None) -> ConfiguredSource:
+    """``resolve`` for the process's own environment: one source for all sandboxes, so that keys are got once."""
+    if environ is not settings.environment():
+        return resolve(environ=environ, region=region)
+    found = _SHARED.get(region)
+    return found if found is not None else _SHARED.setdefault(region, resolve(environ=environ, region=region))
 
 
 class EnvironmentSource:
@@ -108,20 +118,9 @@ class ConfiguredSource:
 
     def _stamp(self) -> tuple[object, ...]:
         """What changes when there may be something new to choose."""
-        variables = [self._environ.get(name, "") for name in _CHOOSING_VARIABLES]
-        files = [_file_stamp(profiles.path_of(kind, environ=self._environ)) for kind in ("config", "credentials")]
-        return (*variables, *files)
-
-
-_CHOOSING_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_DEFAULT_PROFILE", "AWS_PROFILE")
-
-
-def _file_stamp(path: str) -> tuple[object, ...]:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return (path,)
-    return path, status.st_mtime_ns, status.st_size, status.st_ino
+        variables = sorted(item for item in self._environ.items() if item[0].startswith("AWS_"))
+        paths = (profiles.path_of(kind, environ=self._environ) for kind in ("config", "credentials"))
+        return (*variables, *map(profiles.stamp_of, paths))
 
 
 # What botocore asks before the keys of the credentials file, and before those of the config file.

@@ -1,5 +1,7 @@
 """AWS's shared files, held to botocore's reading of them."""
 
+import os
+
 import pytest
 
 from vmnest import errors
@@ -129,3 +131,33 @@ def test_a_damaged_file_is_named_and_not_quoted(tmp_path, text):
 def test_a_folder_in_place_of_a_file_is_an_error_that_names_it(tmp_path):
     with pytest.raises(errors.CredentialsBrokenError, match=str(tmp_path)):
         profiles.load(environ={"HOME": "/nonexistent", "AWS_CONFIG_FILE": str(tmp_path)})
+
+
+def test_a_file_is_read_again_when_it_was_written(tmp_path):
+    environ = {"HOME": str(tmp_path)}
+    assert profiles.load(environ=environ).get("region") == ""
+    (tmp_path / ".aws").mkdir()
+    for region in ("eu-west-1", "us-east-1"):
+        (tmp_path / ".aws" / "config").write_text(f"[default]\nregion = {region}\n")
+        assert profiles.load(environ=environ).get("region") == region
+    (tmp_path / ".aws" / "config").unlink()
+    assert profiles.load(environ=environ).get("region") == ""
+
+
+def test_a_file_that_is_written_twice_in_a_tick_is_read_twice(tmp_path):
+    path = tmp_path / "config"
+    environ = {"HOME": "/nonexistent", "AWS_CONFIG_FILE": str(path)}
+    for number in range(50):
+        path.write_text(f"[default]\nregion = eu-west-{number % 10}\n")
+        assert profiles.load(environ=environ).get("region") == f"eu-west-{number % 10}"
+
+
+def test_a_file_that_lies_still_is_read_once(tmp_path):
+    path = tmp_path / "config"
+    path.write_text("[default]\nregion = eu-west-1\n")
+    os.utime(path, (1, 1))
+    environ = {"HOME": str(tmp_path), "AWS_CONFIG_FILE": str(path)}
+    before = profiles._parse_version.cache_info().misses
+    for _ in range(5):
+        assert profiles.load(environ=environ).get("region") == "eu-west-1"
+    assert profiles._parse_version.cache_info().misses == before + 2, "config, and the credentials that are not there"

@@ -222,3 +222,26 @@ def test_a_profile_that_becomes_another_kind_of_source_is_one(home):
 def test_keys_tell_where_they_are_from(home, variables, config, keys, origin):
     environ = {**write(home, config=config, keys=keys), **variables}
     assert re.fullmatch(origin, sources.resolve(environ=environ).get().origin)
+
+
+def test_one_source_serves_the_whole_process(home):
+    (home / "keys.sh").write_text(
+        f'echo x >> {home}/count; echo \'{{"Version": 1, "AccessKeyId": "AKIDP", "SecretAccessKey": "s"}}\'\n'
+    )
+    write(home, config=f"[default]\ncredential_process = sh {home}/keys.sh\n")
+    os.utime(home / ".aws" / "config", (1, 1))  # long ago: what was just written is read again
+    os.utime(home / ".aws" / "credentials", (1, 1))
+    made = [sources.shared(environ=os.environ, region="eu-west-1") for _ in range(3)]
+    assert [source.get().access_key for source in made] == ["AKIDP"] * 3
+    assert (home / "count").read_text() == "x\n"
+    assert sources.shared(environ=dict(os.environ), region="eu-west-1") is not made[0]
+
+
+def test_a_variable_that_changes_is_noticed_whatever_it_is(home, monkeypatch):
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(home / "first"))
+    for name in ("first", "second"):
+        (home / name).write_text(KEYS.replace("AKIDFILE", f"AKID{name}"))
+    source = sources.shared(environ=os.environ, region="eu-west-2")
+    assert source.get().access_key == "AKIDfirst"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(home / "second"))
+    assert source.get().access_key == "AKIDsecond"
