@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.cells import Room
-from vmnest.local.drivers import Ended, channel, console
+from tests.support.cells import LISTENER, Room
+from vmnest import errors
+from vmnest.local.drivers import Ended, channel, console, machine, namespace, runtime
 
 
 def status(pid: int | None, field: str) -> list[str]:
@@ -32,8 +35,6 @@ def test_the_maximum_duration_is_enforced(room: Room) -> None:
 
 def test_the_maximum_duration_needs_no_daemon(room: Room) -> None:
     """Its driver is closed, as if the daemon were dead: nobody else could end the VM."""
-    from vmnest.local.drivers import machine, namespace
-
     driver = namespace.NamespaceDriver(room.cell)
     launch = room.launch("/bin/sleep", "1000", max_seconds=1.0)
     running = driver.start(launch, on_end=room.end)
@@ -84,6 +85,9 @@ def test_it_inherits_no_descriptor(room: Room) -> None:
         b"stop",
         b"stop now",
         b"watch closely",
+        b"freeze now",
+        b"thaw 1",
+        b"facts please",
         b"x" * (channel.MAX_FRAME_BYTES + 1),
         b"\xff\x00",
     ],
@@ -168,6 +172,67 @@ def test_a_watcher_hears_what_was_before_it_came(room: Room) -> None:
     connection.close()
 
 
+def ask(running: machine.NamespaceMachine, *words: str) -> list[str]:
+    """The supervisor's answer to a request."""
+    connection = channel.connect(running.folder)
+    connection.settimeout(20)
+    channel.send(connection, *words)
+    answer, _ = channel.receive(connection)
+    connection.close()
+    return answer
+
+
+def test_it_tells_what_holds(held_room: Room) -> None:
+    running = held_room.start_listener()
+    enforced = str(running.facts["enforced"])
+    assert ask(running, "facts") == ["facts", enforced, "thawed"]
+    assert ask(running, "freeze") == ["frozen"]
+    assert ask(running, "facts") == ["facts", enforced, "frozen"]
+    assert ask(running, "freeze") == ["frozen"]
+    assert ask(running, "thaw") == ["thawed"]
+    assert ask(running, "thaw") == ["thawed"]
+
+
+def test_who_asked_for_a_freeze_and_left_is_not_missed(held_room: Room) -> None:
+    """As a daemon that is killed meanwhile: the next one is told how it stands."""
+    running = held_room.start_listener()
+    connection = channel.connect(running.folder)
+    channel.send(connection, "freeze")
+    connection.close()
+    while ask(running, "facts")[-1] != "frozen":
+        assert running.ended is None
+    assert ask(running, "thaw") == ["thawed"]
+
+
+def break_runtime(cell: namespace.Cell, folder: Path, *, file: str, old: str, new: str) -> namespace.Cell:
+    """A cell whose supervisors are not what they should be."""
+    shutil.copytree(cell.runtime.path, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (folder / "cell" / file).read_text()
+    assert text.count(old) == 1
+    (folder / "cell" / file).write_text(text.replace(old, new))
+    return replace(cell, runtime=runtime.Runtime(str(folder), agent={}, digest=""))
+
+
+def test_a_freeze_without_end_is_given_up_and_all_goes_on(watched_room: Room, tmp_path: Path) -> None:
+    cell = break_runtime(
+        watched_room.cell, tmp_path / "1", file="drivers/stopping.py", old="return not running", new="return False"
+    )
+    cell = break_runtime(
+        cell, tmp_path / "2", file="supervisor.py", old="_FREEZE_SECONDS = 10.0", new="_FREEZE_SECONDS = 0.3"
+    )
+    launch = watched_room.launch(cell.interpreter.path, "-I", "-S", "-c", LISTENER)
+    running = namespace.spawn(
+        cell, launch, skeleton=watched_room.driver.skeleton(), on_end=watched_room.end, ready=True
+    )
+    namespace.await_words(running, "ready", folder=launch.folder)
+    watched_room.driver.watch(running)
+    with pytest.raises(errors.LocalCloudError, match="could not be frozen"):
+        running.freeze()
+    assert not running.is_frozen
+    with running.dial(8080, timeout=5) as call:
+        assert call.recv(10) == b"here"
+
+
 def test_a_flood_of_output_fills_no_disk_and_blocks_no_dial(room: Room) -> None:
     program = """
 import os, socket, threading
@@ -192,8 +257,6 @@ while True:
 
 
 def test_the_ready_line_is_read_once_and_bounded(room: Room) -> None:
-    from vmnest.local.drivers import namespace
-
     program = """
 import os, signal
 signal.signal(signal.SIGPIPE, signal.SIG_IGN)

@@ -47,17 +47,17 @@ class Runtime:
     """The copy in a state folder."""
 
     def __init__(self, path: str, *, agent: Mapping[str, bytes], digest: str) -> None:
-        self._path = path
+        self.path = path
         self._agent = agent
         self.digest = digest
 
     def command(self, module: str) -> list[str]:
         """The argv that runs ``main()`` of a stand-alone module, free of the environment and of site-packages."""
-        boot = f"import sys; sys.path.insert(0, {self._path!r}); from {_PACKAGE} import {module} as m; m.main()"
+        boot = f"import sys; sys.path.insert(0, {self.path!r}); from {_PACKAGE} import {module} as m; m.main()"
         if "." in module:
             room, _, name = module.rpartition(".")
             boot = (
-                f"import sys; sys.path.insert(0, {self._path!r}); from {_PACKAGE}.{room} import {name} as m; m.main()"
+                f"import sys; sys.path.insert(0, {self.path!r}); from {_PACKAGE}.{room} import {name} as m; m.main()"
             )
         return [own_interpreter(), "-I", "-S", "-c", boot]
 
