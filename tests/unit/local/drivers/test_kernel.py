@@ -61,6 +61,31 @@ print(*[line.split()[1] for line in open("/proc/self/status") if line.startswith
     assert set(run(program).split()) == {"0000000000000000"}
 
 
+def test_a_title_can_be_put_back() -> None:
+    program = """
+before = kernel.get_title()
+kernel.set_title("short")
+kernel.set_title(before)
+print(kernel.get_title() == before, len(before) > 20)
+"""
+    assert run(program).split() == ["True", "True"]
+
+
+def test_one_thread_can_be_signalled_and_one_that_ended_is_fine() -> None:
+    program = """
+import signal, threading
+seen = []
+signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+kernel.signal_thread(os.getpid(), threading.get_native_id(), signal.SIGUSR1)
+ended = threading.Thread(target=lambda: seen.append(threading.get_native_id()))
+ended.start()
+ended.join()
+kernel.signal_thread(os.getpid(), seen.pop(), signal.SIGUSR1)
+print(len(seen))
+"""
+    assert run(program).split() == ["1"]
+
+
 def test_the_command_line_becomes_the_title() -> None:
     program = """
 kernel.set_title("short")
