@@ -56,9 +56,7 @@ class Runtime:
         boot = f"import sys; sys.path.insert(0, {self.path!r}); from {_PACKAGE} import {module} as m; m.main()"
         if "." in module:
             room, _, name = module.rpartition(".")
-            boot = (
-                f"import sys; sys.path.insert(0, {self.path!r}); from {_PACKAGE}.{room} import {name} as m; m.main()"
-            )
+            boot = f"import sys; sys.path.insert(0, {self.path!r}); from {_PACKAGE}.{room} import {name} as m; m.main()"
         return [own_interpreter(), "-I", "-S", "-c", boot]
 
     def install_agent(self, folder: str) -> None:
