@@ -70,7 +70,8 @@ class Clocks:
         self.to_be_ended = self._start(policy(suspended=0))
         self.busy_inside = self._start(policy(), start_ticker)
         self.with_open_silence = self._start(policy(), self._open_silence)
-        self.asked = self._start(policy(), self._go_on_asking)
+        self.asked = self._start(policy(), lambda cloud, vm: self._go_on_asking(vm, cloud.mint(vm, 8080), 200))
+        self.refused = self._start(policy(), lambda cloud, vm: self._go_on_asking(vm, {}, 403))
         self.streaming = self._start(policy(), self._go_on_reading)
         self.running_to_the_end = self._start(None, maximumDurationInSeconds=LIFE_SECONDS)
         self.suspended_to_the_end = self._start(None, maximumDurationInSeconds=LIFE_SECONDS)
@@ -89,12 +90,10 @@ class Clocks:
         connection.request("GET", "/silent", headers=headers)
         assert connection.getresponse().status == 200
 
-    def _go_on_asking(self, cloud, vm):
-        headers = cloud.mint(vm, 8080)
-
+    def _go_on_asking(self, vm, headers, status):
         def ask():
             while not self._over.wait(IDLE_SECONDS / 4):
-                assert cloud.ask(vm, "GET", "/healthz", headers=headers).status == 200
+                assert self.cloud.ask(vm, "GET", "/healthz", headers=headers).status == status
 
         return self._pool.submit(ask)
 
@@ -132,9 +131,8 @@ def start_ticker(cloud, vm):
 
 
 def ticks(cloud, vm):
-    """The ticker's process ids, and its times."""
-    status, text = cloud.execute(vm, "cat", "/dev/shm/ticks")
-    assert status == 0
+    """The ticker's process ids, and its times; none while it is only starting."""
+    _, text = cloud.execute(vm, "cat", "/dev/shm/ticks")
     rows = [line.split() for line in text.splitlines()]
     return {row[0] for row in rows}, [float(row[1]) for row in rows if len(row) == 2]
 
@@ -250,6 +248,31 @@ class TestSuspend:
         assert "Suspend lifecycle hook" in cloud.wait_for(vm, "TERMINATED")["stateReason"]
 
 
+class TestHooks:
+    """By what the agent's answers to them leave in the VM."""
+
+    IDENTITY = ("cat", "/run/agentd/identity")
+
+    def test_run_comes_before_the_first_request_and_makes_each_vm_somebody_else(self, cloud, vm):
+        status, one = cloud.execute(vm, *self.IDENTITY)
+        assert status == 0
+        assert len(one) == 32
+        assert cloud.execute(cloud.run_ready(runHookPayload='{"tenant": "a"}'), *self.IDENTITY)[1] != one
+
+    def test_run_comes_once_and_nobody_inside_can_forge_it(self, cloud, vm):
+        _, before = cloud.execute(vm, *self.IDENTITY)
+        cloud.suspend(vm)
+        cloud.resume(vm)
+        cloud.wait_ready(vm)
+        forge = (
+            "import urllib.request\n"
+            "url = 'http://127.0.0.1:9000/aws/lambda-microvms/runtime/v1/run'\n"
+            "print(urllib.request.urlopen(url, b'{}').status)\n"
+        )
+        assert cloud.execute(vm, "python3", "-c", forge) == (0, "200\n")
+        assert cloud.execute(vm, *self.IDENTITY) == (0, before)
+
+
 class TestTraffic:
     def test_it_wakes_what_resumes_by_itself_and_is_answered(self, cloud):
         vm = cloud.run_ready(idlePolicy=policy())
@@ -329,6 +352,13 @@ def test_what_runs_inside_does_not_keep_it_awake(cloud, clocks):
 
 def test_an_open_stream_without_a_byte_does_not_keep_it_awake(cloud, clocks):
     assert wait_until_idle(cloud, clocks.with_open_silence)["state"] == "SUSPENDED"
+
+
+def test_requests_that_are_refused_do_not_keep_it_awake(cloud, clocks):
+    if cloud.is_live:
+        pytest.skip("nobody has said yet what AWS does")
+    assert wait_until_idle(cloud, clocks.refused)["state"] == "SUSPENDED"
+    assert clocks.refused.work.running()
 
 
 @pytest.mark.parametrize("what", ["asked", "streaming"])
