@@ -2,9 +2,9 @@
 
 The providers are botocore's own, and so is the renewal of keys that expire. Around them: the instance's metadata is
 never asked through a proxy; the session of a role is kept in the AWS CLI's own cache, so that not each command asks
-AWS, or for an MFA code; the calls that they make have short timeouts; whatever they raise, and botocore's
-providers raise anything, becomes an error that says what to do; a failure is remembered for a moment, so that a crowd
-of threads waits once; and a child of ``fork`` starts afresh.
+AWS, or for an MFA code; the calls that they make have short timeouts; whatever they raise, and botocore's providers
+raise anything, becomes an error that says what to do; a failure is remembered for a moment, so that a crowd of threads
+waits once; and a child of ``fork`` starts afresh.
 """
 
 from __future__ import annotations

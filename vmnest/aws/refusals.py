@@ -127,6 +127,8 @@ def to_error(refusal: Refusal) -> errors.ServiceError:
     hint = _hint(kind, refusal)
     reason = one_line(refusal.message or "the service gave no reason")
     shown = refusal.error_type or f"HTTP {refusal.status}"
+    if refusal.status >= 500 and refusal.request_id:
+        shown += f", request {one_line(refusal.request_id)}"  # what AWS's support asks for
     return _build(kind, f"{refusal.operation}: {reason} ({shown})", refusal=refusal, hint=hint)
 
 

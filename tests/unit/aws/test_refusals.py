@@ -68,6 +68,14 @@ def test_each_refusal_has_its_own_remedy(facts, kind, hint):
     assert hint is None or hint in error.hint
 
 
+def test_a_fault_of_the_service_tells_the_request_for_its_support():
+    facts = {"status": 500, "error_type": "InternalServerException", "request_id": "1-2-3"}
+    assert refusals.to_error(refusal(**facts)).message == "Op: m (InternalServerException, request 1-2-3)"
+    error = refusals.to_error(refusal(**{**facts, "status": 400}))
+    assert "1-2-3" not in error.message
+    assert error.to_wire()["details"]["request_id"] == "1-2-3"
+
+
 def test_a_message_is_one_bounded_line():
     error = refusals.to_error(refusal(message="a\nb\t c" + "x" * 10_000))
     assert "\n" not in error.message
