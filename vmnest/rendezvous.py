@@ -30,6 +30,7 @@ START_LOCK = "start.lock"
 KEYS_FILE = "keys.json"
 PORT_FILE = "control-port"
 LOG_FILE = "daemon.log"
+VMS_FOLDER = "vms"  # has a folder for each MicroVM that has not ended
 
 STATUS_PATH = "/vmnest/status"
 SHUTDOWN_PATH = "/vmnest/shutdown"
@@ -259,6 +260,14 @@ def _from_wire(fields: Mapping[str, object]) -> Daemon | None:
 
 def _to_wire(daemon: Daemon) -> dict[str, object]:
     return {member: getattr(daemon, member) for member in Daemon.__slots__}
+
+
+def has_vms(path: str) -> bool:
+    """Whether there is anything of MicroVMs in folder ``path``: without a daemon, those of one that was killed."""
+    try:
+        return bool(os.listdir(os.path.join(path, VMS_FOLDER)))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def write_daemon(path: str, daemon: Daemon) -> None:

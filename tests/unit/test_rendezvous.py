@@ -180,6 +180,13 @@ class TestRecords:
         assert rendezvous.kept_port(str(tmp_path)) == 4321
 
 
+@pytest.mark.parametrize(("made", "has"), [((), False), (("vms",), False), (("vms", "vms/microvm-1"), True)])
+def test_microvms_have_folders(tmp_path, made, has):
+    for name in made:
+        (tmp_path / name).mkdir()
+    assert rendezvous.has_vms(str(tmp_path)) is has
+
+
 class TestKeys:
     def test_they_are_made_once(self, tmp_path):
         first, second = rendezvous.keys(str(tmp_path)), rendezvous.keys(str(tmp_path))

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from .. import deadline, errors
+from .. import deadline, errors, rendezvous
 from ..wire import names
 from . import acceptor, faults, hooks, records, suspending, workers
 from .drivers import interface
@@ -27,7 +27,7 @@ from .timers import Timers
 
 _LOG = logging.getLogger(__name__)
 
-FOLDER = "vms"
+FOLDER = rendezvous.VMS_FOLDER
 MAX_ENDED_RECORDS = 1000
 MAX_ENDED_ENDPOINTS = 64
 # The supervisor ends the VM by itself, should this daemon not be there to do it in time.

@@ -38,8 +38,13 @@ def status() -> dict[str, object]:
     environ = settings.environment()
     running = daemon.find(environ)
     if running is None:
-        return {"running": False, "folder": rendezvous.folder(environ), "states": {}, "microvms": [], "notes": []}
+        folder = rendezvous.folder(environ)
+        notes = [_ORPHANED] if rendezvous.has_vms(folder) else []
+        return {"running": False, "folder": folder, "states": {}, "microvms": [], "notes": notes}
     return _describe(running, environ)
+
+
+_ORPHANED = "it was killed, and sandboxes go on without it: the next command that needs it takes them over"
 
 
 def _describe(running: rendezvous.Daemon, environ: Mapping[str, str]) -> dict[str, object]:
@@ -85,7 +90,10 @@ def down(*, force: bool = False, timeout: float = STOP_SECONDS) -> dict[str, obj
     deadline = Deadline(timeout)
     running = daemon.find(environ)
     if running is None:
-        return {"stopped": False, "ended": []}
+        if not rendezvous.has_vms(rendezvous.folder(environ)):
+            return {"stopped": False, "ended": []}
+        # It was killed. Who wants it stopped wants its sandboxes ended, too, or to hear that there are some.
+        running = daemon.ensure(environ, deadline=deadline)
     ended = _describe(running, environ)["microvms"]
     assert isinstance(ended, list)
     if ended and not force:
