@@ -26,6 +26,7 @@ _BYTES_PER_SECOND = 512 * 2**20  # how fast a sandbox is thought to fill its mem
 _SHORTEST_SECONDS = 0.05
 _LONGEST_SECONDS = 1.0
 _STEADY_FACTOR = 4
+_LOOK_SHARE = 10  # a look that took t seconds, since there are thousands of processes, is followed by a pause of 10 t
 _SHARE = 20  # a count that took t seconds is followed by a pause of 20 t
 _SEARCH_SECONDS = 60.0
 _BLOCK_BYTES = 512
@@ -51,13 +52,14 @@ class MemoryWatch:
 
     def step(self, now: float) -> bool:
         """Look; True if more is in use than the limit."""
-        before = self._used
+        before, began = self._used, time.monotonic()
         self.due = now + _SHORTEST_SECONDS
         files = sum(_used_bytes(folder) for folder in self._folders)
         self._look_for_unnamed(now, headroom=self._limit - files)
         self._used = files + self._unnamed + sum(self._sum(name, "status", _ROUGH_FIELDS) for name in self._processes())
         headroom = self._limit - self._used
-        self.due = now + plan_pause(headroom, steady=self._used == before)
+        pause = plan_pause(headroom, steady=self._used == before)
+        self.due = now + max(pause, _LOOK_SHARE * (time.monotonic() - began))
         return headroom < 0 and now >= self._rest_until and self._count(now, files) > self._limit
 
     def _count(self, now: float, files: int) -> int:

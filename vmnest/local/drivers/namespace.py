@@ -107,6 +107,7 @@ class NamespaceDriver:
         self._watcher = Watcher("vmnest-machines")
         self._machines: set[NamespaceMachine] = set()
         cell.rubbish.collect()
+        cell.places.sweep()
         self._skeletons.begin()
 
     def start(self, launch: Launch, *, on_end: Callable[[Ended], None]) -> NamespaceMachine:

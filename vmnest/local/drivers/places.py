@@ -112,6 +112,21 @@ class Places:
         if not self._made or not all(os.path.isdir(place) for _, place in self._made.values()):
             self._made = make_places(self._own, name=self._name, uid=self._uid)
 
+    def sweep(self) -> None:
+        """Remove empty groups: of VMs that ended while no daemon was there, and whose folders are gone since.
+
+        For a daemon's start, when no VM is about to start. Groups of VMs that run stay.
+        """
+        self._ensure()
+        for place in {place for _, place in self._made.values()}:
+            with contextlib.suppress(FileNotFoundError):
+                for entry in os.scandir(place):
+                    if entry.is_dir():
+                        with contextlib.suppress(OSError):  # it is in use
+                            os.rmdir(entry.path)
+            with contextlib.suppress(OSError):
+                os.rmdir(place)
+
     def hasten(self) -> None:
         """Wait for what moving a process waits for, some 10 ms: a grace period of the kernel.
 

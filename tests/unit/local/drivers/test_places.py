@@ -200,6 +200,20 @@ def test_a_group_that_was_left_is_made_anew(some_places: places.Places) -> None:
     sleeper.wait()
 
 
+def test_empty_groups_are_swept_away_and_others_stay(some_places: places.Places) -> None:
+    groups = cgroups.list_groups(some_places.reserve("one", roles=ROLES), "one")
+    sleeper = subprocess.Popen(["/bin/sleep", "1000"])
+    for group in groups:
+        cgroups.write(f"{group}/cgroup.procs", str(sleeper.pid))
+    some_places.sweep()
+    assert all(os.path.isdir(group) for group in groups)
+    sleeper.kill()
+    sleeper.wait()
+    while any(os.path.exists(group) for group in groups):  # the last process leaves a moment after its end
+        some_places.sweep()
+    assert not [group for group in groups if os.path.exists(os.path.dirname(group))]
+
+
 def test_to_move_ourselves_to_where_we_are_changes_nothing(some_places: places.Places) -> None:
     before = Path("/proc/self/cgroup").read_text()
     some_places.list_groups("one")
