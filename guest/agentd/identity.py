@@ -14,16 +14,20 @@ import threading
 
 from . import journal
 
+PAYLOAD_NAME = "payload"
+
 
 class Identity:
     """The identity of this VM and the payload of its launch. Thread-safe.
 
     Args:
-        path: The file that programs in the VM read; it holds the id alone.
+        path: The file that programs in the VM read; it holds the id alone. The launch's payload, if there is one, is
+            kept in ``payload`` beside it, for the agent's user alone: it may be a secret.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._payload_path = os.path.join(os.path.dirname(path), PAYLOAD_NAME)
         self._lock = threading.Lock()
         self.vm_id: str | None = None
         self.microvm_id: str | None = None
@@ -40,22 +44,26 @@ class Identity:
             self.vm_id = os.urandom(16).hex()
             self.microvm_id, self.payload = _parse_launch(body)
             reseed()
-            self._persist(self.vm_id)
+            _persist(self._path, self.vm_id, what="the identity", mode=0o644)
+            if self.payload:
+                _persist(self._payload_path, self.payload, what="the payload", mode=0o600)
             return True
 
-    def _persist(self, vm_id: str) -> None:
-        temporary = f"{self._path}.{os.getpid()}.tmp"
+
+def _persist(path: str, text: str, *, what: str, mode: int) -> None:
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
         try:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
-            try:
-                with open(temporary, "w", encoding="ascii") as file:
-                    file.write(vm_id)
-                os.replace(temporary, self._path)
-            finally:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(temporary)
-        except OSError as error:
-            journal.report(f"the identity could not be written to {self._path}: {error.strerror}")
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+            with open(descriptor, "wb") as file:
+                file.write(text.encode("utf-8", "surrogatepass"))
+            os.replace(temporary, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+    except OSError as error:
+        journal.report(f"{what} could not be written to {path}: {error.strerror}")
 
 
 def reseed() -> None:

@@ -215,7 +215,7 @@ def test_labels_are_found_again(cli: Cli) -> None:
     assert cli("rm", "red", "blue").status == 0
 
 
-def test_a_payload_is_kept_nowhere(cli: Cli, cloud: LocalCloud, tmp_path: Path) -> None:
+def test_a_payload_is_for_the_sandbox_and_kept_nowhere_else(cli: Cli, cloud: LocalCloud, tmp_path: Path) -> None:
     payload = tmp_path / "payload"
     payload.write_text('{"key": "hunter2"}')
     made = cli("create", "fed", "--local", "--json", "--run-payload", f"@{payload}")
@@ -224,6 +224,7 @@ def test_a_payload_is_kept_nowhere(cli: Cli, cloud: LocalCloud, tmp_path: Path) 
     kept = [Path(cloud.folder, ".agent_sandbox", "state.json"), *Path(cloud.folder, "records").iterdir()]
     assert len(kept) > 1
     assert not [path for path in kept if b"hunter2" in path.read_bytes()]
+    assert cli("exec", "fed", "--", "cat", "/run/agentd/payload").stdout == b'{"key": "hunter2"}'
     assert cli("rm", "fed").status == 0
 
 

@@ -22,15 +22,24 @@ def test_a_claim_makes_an_identity_and_keeps_the_payload(tmp_path: Path) -> None
     assert re.fullmatch("[0-9a-f]{32}", own.vm_id)
     assert (tmp_path / "run" / "identity").read_text() == own.vm_id
     assert (own.microvm_id, own.payload) == ("microvm-1", '{"a": 1}')
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["identity"]
+    assert (tmp_path / "run" / "payload").read_text() == '{"a": 1}'
+    assert (tmp_path / "run" / "payload").stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"identity", "payload"}
+
+
+def test_a_launch_without_a_payload_leaves_no_file_for_it(tmp_path: Path) -> None:
+    own = identity.Identity(str(tmp_path / "identity"))
+    assert own.claim(b'{"microvmId": "microvm-1", "runHookPayload": ""}')
+    assert [path.name for path in tmp_path.iterdir()] == ["identity"]
 
 
 def test_a_second_claim_changes_nothing(tmp_path: Path) -> None:
     own = identity.Identity(str(tmp_path / "identity"))
     own.claim(LAUNCH)
-    before = (own.vm_id, own.microvm_id, own.payload, (tmp_path / "identity").read_text())
+    files = [tmp_path / "identity", tmp_path / "payload"]
+    before = (own.vm_id, own.microvm_id, own.payload, [path.read_text() for path in files])
     assert not own.claim(b'{"microvmId": "forged", "runHookPayload": "forged"}')
-    assert (own.vm_id, own.microvm_id, own.payload, (tmp_path / "identity").read_text()) == before
+    assert (own.vm_id, own.microvm_id, own.payload, [path.read_text() for path in files]) == before
 
 
 def test_two_vms_of_one_snapshot_differ(tmp_path: Path) -> None:
