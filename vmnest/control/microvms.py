@@ -160,6 +160,7 @@ class MicroVMs:
         Raises:
             errors.RequestInvalidError: the specification breaks the service's rules (a payload that is too long, ...).
             errors.ImageNotFoundError: no such image, or none of its versions can run.
+            errors.ResourceNotFoundError: no such connector (nothing but its message tells the two apart).
         """
         try:
             answer = self._service.call(
@@ -170,6 +171,9 @@ class MicroVMs:
                 is_passing=lambda error: _is_without_version(error) and self._has_version(spec, deadline=deadline),
             )
         except errors.ResourceNotFoundError as error:
+            if "connector" in error.message.lower():
+                error.add_hint("Check the connector's ARN and region.")
+                raise
             raise errors.ImageNotFoundError(
                 error.message,
                 hint="Check its ARN and region; to run, a version of it must be SUCCESSFUL and ACTIVE.",

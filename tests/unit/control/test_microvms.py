@@ -76,6 +76,14 @@ def test_run_on_an_image_that_cannot_run_is_about_the_image(controls: Controls):
         made.control.microvms.run(RunSpec(IMAGE_ARN, "t"), deadline=made.deadline())
 
 
+def test_run_with_a_connector_that_is_not_there_is_not_about_the_image(controls: Controls):
+    made = controls(missing("Network connector not found for: arn:x"))
+    with pytest.raises(errors.ResourceNotFoundError, match="connector not found") as caught:
+        made.control.microvms.run(RunSpec(IMAGE_ARN, "t"), deadline=made.deadline())
+    assert not isinstance(caught.value, errors.ImageNotFoundError)
+    assert caught.value.hint == "Check the connector's ARN and region."
+
+
 NO_VERSION = "No active version found for MicroVM image x"
 
 
