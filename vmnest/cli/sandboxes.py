@@ -143,13 +143,17 @@ def _inspect(options: words.Options) -> None:
 def _remove(options: words.Options) -> None:
     def remove(name: str) -> dict[str, object]:
         answer = sandboxes.remove_sandbox(name=name, local=options.local or None, region=options.region)
-        if not answer["was_there"]:
-            gone.append(name)
+        suspects = answer.get("may_still_run")
+        if isinstance(suspects, list):
+            found = " or ".join(suspects)
+            remarks.append(f"the launch of {name} was cut off; {found} may be its MicroVM, and was not ended")
+        elif not answer["was_there"]:
+            remarks.append(f"the MicroVM of {name} was gone already")
         return answer
 
-    gone: list[str] = []
+    remarks: list[str] = []
     try:
         batch.run(remove, options=options, doing="ending", done="removed")
     finally:
-        for name in gone:
-            output.remark(f"the MicroVM of {name} was gone already", options=options)
+        for remark in remarks:
+            output.remark(remark, options=options)

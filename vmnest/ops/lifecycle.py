@@ -71,7 +71,7 @@ def wait_for_sandbox(
     try:
         state = sandbox.wait(*states, timeout=timeout)
     except errors.MicroVMNotFoundError:
-        if names.TERMINATED not in states:
+        if names.TERMINATED not in states or sandbox.record.microvm_id is None:
             raise
         state = views.GONE  # it ended so long ago that the service has forgotten it
     return {**_view(sandbox, region=region), "state": state}

@@ -122,9 +122,16 @@ def remove_sandbox(
                 f"region {region} has no MicroVM {microvm_id}; {name} is recorded in {record.region}",
                 hint="Leave --region out: a name finds its own region.",
             )
+    suspects = [] if microvm_id or record.launch else _find_suspects(record, control=control)
     # Only now: had the call failed, the name would be all that leads to what still runs.
     known.remove(name, expected=record)
-    return {"name": name, "microvm_id": microvm_id, "removed": True, "was_there": was_there}
+    return {
+        "name": name,
+        "microvm_id": microvm_id,
+        "removed": True,
+        "was_there": was_there,
+        **({"may_still_run": suspects} if suspects else {}),
+    }
 
 
 def _adopt(record: Record, *, control: Control, deadline: Deadline) -> str | None:
@@ -132,6 +139,13 @@ def _adopt(record: Record, *, control: Control, deadline: Deadline) -> str | Non
     from ..sandbox import launch
 
     return launch.adopt(record, control=control, deadline=deadline)
+
+
+def _find_suspects(record: Record, *, control: Control) -> list[str]:
+    """The MicroVMs that a launch which was cut off, and whose parameters nobody kept, may have left."""
+    from ..sandbox import launch
+
+    return launch.find_suspects(record, control=control, registry=registry.open_default())
 
 
 def require(name: str, *, local: bool | None) -> Record:

@@ -220,6 +220,8 @@ def find_suspects(record: Record, *, control: Control, registry: Registry) -> li
 
     Of its image, started when it was, alive, and of no other record. Only a person can tell whose they are.
     """
+    if _has_outlived_any_microvm(record):
+        return []
     begin = (record.created_at or 0) - LAUNCH_MARGIN_SECONDS
     end = begin + 2 * LAUNCH_MARGIN_SECONDS
     known = {other.microvm_id for other in registry.all()}
@@ -289,7 +291,7 @@ def _to_file(spec: RunSpec) -> dict[str, object] | None:
 
 def _from_file(record: Record) -> RunSpec | None:
     """The run of a record that has no MicroVM; None if it cannot be repeated, or has outlived any MicroVM."""
-    if not record.launch or time.time() - (record.created_at or 0) > LONGEST_LIFE_SECONDS:
+    if not record.launch or _has_outlived_any_microvm(record):
         return None
     members: dict[str, Any] = dict(record.launch)
     policy = members.pop("idle_policy", None)
@@ -299,6 +301,10 @@ def _from_file(record: Record) -> RunSpec | None:
         return RunSpec(**members, idle_policy=IdlePolicy(**policy) if policy else None)
     except (KeyError, TypeError) as error:
         raise errors.StateFileError(f"the record of {record.name} has a launch that cannot be understood") from error
+
+
+def _has_outlived_any_microvm(record: Record) -> bool:
+    return time.time() - (record.created_at or 0) > LONGEST_LIFE_SECONDS
 
 
 # -- sizes -------------------------------------------------------------------------------------------------------------

@@ -219,6 +219,20 @@ def test_a_launch_that_was_cut_off_is_forgotten_if_it_cannot_be_repeated(known: 
     assert known.all() == []
 
 
+def test_what_a_launch_that_was_cut_off_may_have_left_is_named(start: Start, known: registry.Registry) -> None:
+    suspect = {
+        "microvmId": "microvm-left",
+        "state": "RUNNING",
+        "imageArn": "arn:aws:lambda:us-east-1:111122223333:microvm-image:demo",
+        "imageVersion": "1.0",
+        "startedAt": time.time(),
+    }
+    start(json_answer(200, {"items": [suspect, {**suspect, "microvmId": "m-ended", "state": "TERMINATED"}]}))
+    known.put(record("web", microvm_id=None, launch=None, created_at=time.time()))
+    assert sandboxes.remove_sandbox(name="web")["may_still_run"] == ["microvm-left"]
+    assert known.all() == []
+
+
 # -- create ------------------------------------------------------------------------------------------------------------
 
 
