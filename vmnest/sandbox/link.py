@@ -274,10 +274,13 @@ class Link:
     def _recover(self, error: errors.VmnestError, *, wakes: bool) -> str:
         """A request did not reach the agent: see what became of the MicroVM, wake it up, tell where it is now."""
         known = self.record.endpoint
+        self.catch_up()
         microvm = self.look()
         if microvm.ended:
             raise waiting.ended(microvm) from error
-        if microvm.state in (names.SUSPENDING, names.SUSPENDED) and not wakes:
+        # Each use begins with taking the mark of a stop away: one that is there was made since, and is to hold.
+        may_wake = wakes and self.record.stopped_at is None
+        if microvm.state in (names.SUSPENDING, names.SUSPENDED) and not may_wake:
             raise self.suspended() from error
         if microvm.state == names.SUSPENDED:
             self._resume()
@@ -295,5 +298,3 @@ class Link:
         # A conflict passes: the request is repeated, and what is to be done is looked at again.
         with contextlib.suppress(errors.ConflictError):
             self.control().microvms.resume(self.microvm_id, deadline=Deadline(CALL_SECONDS))
-        if self.record.stopped_at is not None:
-            self.note(state_hint=names.RUNNING, stopped_at=None)

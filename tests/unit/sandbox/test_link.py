@@ -139,13 +139,20 @@ def test_a_suspended_microvm_that_is_not_reached_is_resumed(records: registry.Re
     assert control.microvms.calls == ["get", "resume"]
 
 
-def test_a_stop_that_a_request_ends_is_no_stop_any_more(records: registry.Registry) -> None:
-    with ScriptedServer(NOT_REACHED, OK) as server:
-        control = FakeControl(server.url)
-        link = link_to(server.url, control, records, stopped_at=1.0, state_hint="RUNNING")
+def test_what_somebody_stops_while_it_is_used_is_not_woken_by_that_use(records: registry.Registry) -> None:
+    control = FakeControl("")
+
+    def stop(_request: Received) -> Answer:
         control.microvms.change("microvm-1", state="SUSPENDED")
-        assert link.agent().exec("x").stdout == b"ok"
-    assert (records.require("demo").stopped_at, link.record.stopped_at) == (None, None)
+        records.update("demo", stopped_at=5.0, state_hint="SUSPENDED")
+        return NOT_REACHED
+
+    with ScriptedServer(stop) as server:
+        control.microvms.endpoint = server.url
+        link = link_to(server.url, control, records)
+        with pytest.raises(errors.SandboxSuspendedError, match="demo"):
+            link.agent().exec("x")
+    assert "resume" not in control.microvms.calls
 
 
 def test_many_requests_that_find_it_suspended_resume_it_once(records: registry.Registry) -> None:
