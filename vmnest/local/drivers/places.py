@@ -144,7 +144,11 @@ class Places:
 def make_places(own: cgroups.Table, *, name: str, uid: int | None) -> dict[str, tuple[int, str]]:
     """Make the places, called ``name``, which ``uid`` (None: ourselves) may fill; those that cannot be are left out."""
     places = {}
-    controllers = sorted(role for role in (cgroups.MEMORY, cgroups.CPU) if own.get(role, (0, ""))[0] == 2)
+    # Memory first: it cannot be handed on beside processes, and says so, while CPU time can, but then spoils the group
+    # for all else: https://docs.kernel.org/admin-guide/cgroup-v2.html#threads.
+    controllers = [role for role in (cgroups.MEMORY, cgroups.CPU) if own.get(role, (0, ""))[0] == 2]
+    if cgroups.MEMORY not in controllers:
+        controllers = []
     for role, (version, group) in own.items():
         try:
             above = _find_unified(group, controllers) if version == 2 and controllers else group

@@ -98,6 +98,20 @@ def test_the_place_is_below_our_own_group_where_that_hands_controllers_on(tmp_pa
     assert (own / "mine" / "cgroup.subtree_control").read_text().startswith("+")
 
 
+def test_memory_is_handed_on_first_or_nothing_is(tmp_path: Path) -> None:
+    own = make_unified(tmp_path / "own")
+    (own / "cgroup.subtree_control").unlink()
+    os.mkfifo(own / "cgroup.subtree_control")
+    reader = os.open(own / "cgroup.subtree_control", os.O_RDONLY | os.O_NONBLOCK)
+    assert places._try_enable(str(own), ["memory", "cpu"])
+    assert os.read(reader, 100) == b"+memory+cpu"
+    places.make_places(dict.fromkeys(ROLES, (2, str(own))), name="mine", uid=None)
+    assert os.read(reader, 100).startswith(b"+memory+cpu")
+    places.make_places({"cpu": (2, str(own)), "freezer": (2, str(own))}, name="mine", uid=None)
+    assert os.read(reader, 100) == b""
+    os.close(reader)
+
+
 def test_without_a_controller_for_memory_there_is_a_place_for_freezing(tmp_path: Path) -> None:
     own = make_unified(tmp_path / "own")
     (own / "cgroup.subtree_control").unlink()
