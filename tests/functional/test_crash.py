@@ -104,17 +104,19 @@ class Ground:
         self.good("local", "down")
         wait_for(lambda: living_processes(str(self.folder)) == [], what="a process is left")
         assert str(self.folder) not in Path("/proc/self/mountinfo").read_text()
-        assert groups_of(self.folder) == []
+        wait_for(lambda: groups_of(self.folder) == [], what="a control group is left")
 
 
 def groups_of(folder: Path) -> list[str]:
-    """Control groups of VMs."""
-    ids = [path.stem for path in (folder / "records").glob("microvm-*.json")]
+    """Control groups of the cloud, and of all MicroVMs that it ever had."""
+    status = folder.stat()
+    marks = [path.stem for path in (folder / "records").glob("microvm-*.json")]
+    marks.append(f"vmnest-{status.st_dev:x}-{status.st_ino:x}")
     return [
         os.path.join(top, name)
         for top, names, _ in os.walk("/sys/fs/cgroup")
         for name in names
-        if any(microvm_id in name for microvm_id in ids)
+        if any(mark in name for mark in marks)
     ]
 
 
@@ -146,6 +148,7 @@ def runs(seconds: str) -> bool:
 
 def test_a_sandbox_outlives_its_daemon_with_files_processes_and_port(ground: Ground) -> None:
     made = ground.good("create", "box", "--json").data
+    assert bool(groups_of(ground.folder)) == (made["local_details"]["enforced"] == "cgroup")
     ground.good("exec", "box", "--", "sh", "-c", "echo kept > /work/a; sleep 4711.1 > /dev/null 2>&1 &")
     killed = ground.kill_daemon()
     assert ground.good("exec", "box", "--", "cat", "/work/a").text == "kept\n"
