@@ -72,6 +72,17 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
+def wait_until_it_asks(process: subprocess.Popen[bytes]) -> None:
+    """It has got as far as a connection to the cloud."""
+
+    def has_socket() -> bool:
+        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+            return any(os.readlink(each).startswith("socket:") for each in Path(f"/proc/{process.pid}/fd").iterdir())
+        return False
+
+    wait_for(has_socket)
+
+
 def state(cli: Cli, name: str) -> str:
     found = cli("ps", name, "--json").data["state"]
     assert isinstance(found, str)
@@ -245,8 +256,9 @@ def test_a_command_that_goes_on_is_cut_off_and_its_outcome_is_said_to_be_unknown
 
 def test_wait_returns_when_another_process_ends_it(cli: Cli, box: str) -> None:
     with cli.start("wait", box) as waiting:
+        wait_until_it_asks(waiting)
         with pytest.raises(subprocess.TimeoutExpired):
-            waiting.wait(1)
+            waiting.wait(0.5)
         assert cli("rm", box).status == 0
         _, err = waiting.communicate(timeout=WAIT_SECONDS)
     assert (waiting.returncode, err) == (0, b"")
@@ -262,6 +274,7 @@ def test_wait_returns_at_the_state_that_was_asked_for(cli: Cli, box: str) -> Non
 
 def test_wait_fails_when_what_was_asked_for_cannot_come_any_more(cli: Cli, box: str) -> None:
     with cli.start("wait", box, "--state", "SUSPENDED") as waiting:
+        wait_until_it_asks(waiting)
         assert cli("rm", box).status == 0
         out, err = waiting.communicate(timeout=WAIT_SECONDS)
     assert (waiting.returncode, out) == (1, b"")
@@ -273,7 +286,7 @@ def test_wait_has_its_limits(cli: Cli, box: str) -> None:
     assert cli("wait", box, "--timeout", "0.2", "--json").error["code"] == "timed_out"
     assert cli("wait", box, "--state", "ASLEEP").status == 2
     with cli.start("wait", box) as waiting:
-        time.sleep(1)
+        wait_until_it_asks(waiting)
         waiting.send_signal(signal.SIGINT)
         out, err = waiting.communicate(timeout=WAIT_SECONDS)
     assert (waiting.returncode, out) == (130, b"")
@@ -404,7 +417,7 @@ def test_a_secret_arrives_and_shows_nowhere(cli: Cli, box: str, shared_cloud: Lo
     with cli.start(
         "exec", box, "--secret", "TOKEN", "--", "sh", "-c", "printenv TOKEN; sleep 2", environ={"TOKEN": secret}
     ) as command:
-        time.sleep(1)
+        wait_until_it_asks(command)
         host = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
         out, err = command.communicate(timeout=WAIT_SECONDS)
     assert (command.returncode, out, err) == (0, f"{secret}\n".encode(), b"")

@@ -137,9 +137,9 @@ def test_of_many_that_replace_a_sandbox_one_stays_and_the_others_leave_nothing(s
     assert cli("create", "worn", "--local").status == 0
     running = [cli.start("create", "worn", "--local", "--replace", "--json") for _ in range(6)]
     results = [(*process.communicate(timeout=120), process.wait()) for process in running]
-    # Who is replaced while still starting is told that its MicroVM was ended.
+    # Who is replaced while still starting is told that its MicroVM was ended, or its name taken.
     codes = [json.loads(err)["error"]["code"] for _, err, status in results if status]
-    assert set(codes) <= {"name_in_use", "microvm_ended"}
+    assert set(codes) <= {"name_in_use", "microvm_ended", "sandbox_not_found"}
     assert len(codes) < len(results)
     final = cli("ps", "worn", "--json").data
     assert final["state"] == "RUNNING"
