@@ -1,13 +1,32 @@
 """A program that runs one sandbox with the namespace driver and prints what came of it, as JSON.
 
 ``tests/support/cells.py`` starts it as this user and as a plain one. Standard input: ``{"folder", "command", "visible",
-"writables", "system_interpreters", "max_seconds"}``. It imports vmnest from PYTHONPATH.
+"writables", "system_interpreters", "freeze"}``: with ``freeze``, the sandbox is frozen and thawed once it has printed
+something, and how much it printed meanwhile is told. It imports vmnest from PYTHONPATH.
 """
 
 import json
 import os
 import sys
 import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vmnest.local.drivers import machine
+
+
+def freeze_once(running: "machine.NamespaceMachine", console: str) -> int:
+    """By how much the console grew while the sandbox was frozen."""
+    while not os.path.getsize(console):
+        time.sleep(0.01)
+    running.freeze()
+    time.sleep(0.2)  # what it printed before is on its way
+    before = os.path.getsize(console)
+    time.sleep(0.2)
+    grown = os.path.getsize(console) - before
+    running.thaw()
+    return grown
 
 
 def main() -> None:
@@ -35,6 +54,7 @@ def main() -> None:
         command=tuple(part.replace("{python}", cell.interpreter.path) for part in request["command"]),
     )
     running = driver.start(launch, on_end=lambda _ended: over.set())
+    grown = freeze_once(running, os.path.join(folder, machine.CONSOLE_NAME)) if request["freeze"] else None
     over.wait(120)
     ended = running.ended
     driver.close()
@@ -45,6 +65,8 @@ def main() -> None:
             {
                 "console": console,
                 "ended": None if ended is None else [ended.exit_code, ended.signal, ended.reason],
+                "facts": running.facts,
+                "grown": grown,
                 "left": sorted(os.listdir(folder)),
                 "uid": cell.uid,
                 "writable": cell.writable,

@@ -196,6 +196,7 @@ class Host:
         system_interpreters: Sequence[str] | None = None,
         environ: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
+        freeze: bool = False,
     ) -> dict[str, Any]:
         """Run one sandbox; the report of ``cell_host``. ``prefix`` is a command that runs the host program."""
         request = {
@@ -204,6 +205,7 @@ class Host:
             "visible": list(visible),
             "writables": list(writables),
             "system_interpreters": system_interpreters,
+            "freeze": freeze,
         }
         if self.uid is not None:
             os.chown(request["folder"], self.uid, self.uid)

@@ -113,7 +113,7 @@ print(time.process_time(), flush=True)
 """
     running = held_room.start_python(program, cpus=0.5)
     assert held_room.over.wait(20)
-    assert float(held_room.console(running)) < 0.75  # its child takes part of it, too
+    assert float(held_room.console(running)) < 1.0  # of 1.5 seconds; its child takes part of its 0.75
 
 
 def test_a_machine_without_groups_stays_on_as_many_cpus_as_cover_its_share(watched_room: Room) -> None:
