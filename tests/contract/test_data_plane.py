@@ -153,9 +153,8 @@ class TestWhatComesBack:
 
 class TestWebSocket:
     def open(self, cloud, vm, *, headers=None, subprotocols=None):
-        scheme = "wss" if cloud.is_live else "ws"
         return websockets.sync.client.connect(
-            f"{scheme}://{cloud.host(vm)}/socket",
+            cloud.websocket_url(vm),
             additional_headers=headers,
             subprotocols=subprotocols,
             compression=None,

@@ -15,7 +15,6 @@ import json
 import os
 import ssl
 import time
-import urllib.parse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -140,7 +139,12 @@ class Cloud:
 
     def host(self, vm: Mapping[str, Any]) -> str:
         """What a client calls the endpoint in ``Host``."""
-        return str(urllib.parse.urlsplit("//" + vm["endpoint"].rpartition("://")[2]).netloc)
+        return str(vm["endpoint"].rpartition("://")[2])
+
+    def websocket_url(self, vm: Mapping[str, Any]) -> str:
+        """Where a WebSocket of the endpoint is opened."""
+        scheme = "ws" if vm["endpoint"].startswith("http://") else "wss"
+        return f"{scheme}://{self.host(vm)}/socket"
 
     def ask(
         self,
