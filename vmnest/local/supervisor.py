@@ -144,7 +144,9 @@ class Supervisor:
         self._pidfd = os.pidfd_open(child)
         self._files = files
         self._limits = limit
-        self._go = pipes["go"]
+        self._go = pipes["go"]  # where process 1 waits for a word, and the word
+        self._word = init.FREE
+        self._writable = mounts.DISK
         self._report = pipes["report"]
         self._ready = pipes["ready"]
         self._console = console.Console(pipes["console"], files.console)
@@ -177,9 +179,9 @@ class Supervisor:
 
     def hold(self, *, writable: str) -> None:
         """Put process 1 under the limits while it builds, and let it go on when it has built."""
-        pinned = self._limits.apply(self._child)
-        self._word = init.PINNED if pinned else init.FREE
         self._writable = writable
+        if self._limits.apply(self._child):
+            self._word = init.PINNED
         self._tell(f"limits {self._limits.enforced}")
         alarm = self._limits.group.alarm
         if alarm is not None:
