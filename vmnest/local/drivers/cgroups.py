@@ -31,6 +31,7 @@ _LEAST_QUOTA_MICROSECONDS = 1000
 _SIGKILL = 9
 _REMOVE_SECONDS = 0.5
 _PAUSE_SECONDS = 0.002
+_LOOKS_BEFORE_THAW = 50
 
 
 def name_group(folder: str) -> str:
@@ -50,6 +51,7 @@ class Group:
         self._name = name
         self._descriptors: dict[str, int] = {}
         self._places: dict[str, int] = {}
+        self._looks = 0
         self.roles: dict[str, tuple[int, str]] = {}
         for role, (version, place) in places.items():
             self.roles[role] = (version, os.path.join(place, name))
@@ -166,10 +168,20 @@ class Group:
         os.pwrite(self._descriptors["freeze"], b"0" if self.roles[FREEZER][0] == 2 else b"THAWED", 0)
 
     def is_frozen(self) -> bool:
-        """Whether everything is."""
+        """Whether everything is; to be asked until it is so.
+
+        Version 1 can get stuck half-way when processes fork meanwhile. Asked again it goes on, at the latest when
+        everything ran for a moment.
+        """
         if self.roles[FREEZER][0] == 2:
             return b"frozen 1" in os.pread(self._descriptors["frozen"], 4096, 0)
-        return os.pread(self._descriptors["freeze"], 64, 0).strip() == b"FROZEN"
+        if os.pread(self._descriptors["freeze"], 64, 0).strip() == b"FROZEN":
+            return True
+        self._looks += 1
+        if self._looks % _LOOKS_BEFORE_THAW == 0:
+            self.thaw()
+        self.freeze()
+        return False
 
     def remove(self) -> None:
         """Remove them, once no process is left."""

@@ -81,6 +81,17 @@ def test_limits_of_version_1_are_those_of_the_manual(tmp_path: Path) -> None:
     close(group)
 
 
+def test_a_freezer_of_version_1_that_is_stuck_is_asked_again(tmp_path: Path) -> None:
+    group = paper_group(tmp_path, 1)
+    group.open(memory_bytes=64 * MIB, cpus=None)
+    state = tmp_path / "freezer" / "vm" / "freezer.state"
+    group.freeze()
+    state.write_text("FREEZING\n")
+    assert not group.is_frozen()
+    assert state.read_text().startswith("FROZEN")
+    close(group)
+
+
 def test_a_machine_without_swap_accounting_has_limits_all_the_same(tmp_path: Path) -> None:
     for version, name in ((1, "memory.memsw.limit_in_bytes"), (2, "memory.swap.max")):
         group = paper_group(tmp_path / str(version), version, without=name)

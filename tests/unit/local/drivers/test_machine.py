@@ -372,6 +372,31 @@ def test_a_frozen_machine_uses_no_cpu_time(held_room: Room) -> None:
     assert cpu_ticks(running) == before
 
 
+def test_a_machine_that_starts_programs_all_the_time_can_be_frozen(held_room: Room) -> None:
+    """Forks and vforks are where a freeze may get stuck."""
+    program = """
+import os, socket, threading
+def work():
+    while True:
+        os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)
+for _ in range(4):
+    threading.Thread(target=work).start()
+listener = socket.create_server(('127.0.0.1', 8080))
+print('up', flush=True)
+while True:
+    call, _ = listener.accept()
+    call.sendall(b'here')
+    call.close()
+"""
+    running = held_room.start_python(program)
+    while "up" not in held_room.console(running):
+        assert running.ended is None
+    for _ in range(25):
+        running.freeze()
+        running.thaw()
+    assert hears(running, within=10)
+
+
 def cpu_ticks(running: machine.NamespaceMachine) -> int:
     """What all processes of a machine have used, but for process 1 and what has ended."""
     total = 0
