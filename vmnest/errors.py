@@ -149,6 +149,13 @@ class SandboxSuspendedError(VmnestError):
     code = "suspended"
 
 
+class NotSuspendedError(VmnestError):
+    """The sandbox took the call to suspend, and runs (again): something uses it."""
+
+    code = "not_suspended"
+    retryable = True
+
+
 class OutputError(VmnestError):
     """A result could not be written to where the caller sent it (a full disk)."""
 

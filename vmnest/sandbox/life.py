@@ -6,6 +6,7 @@ in ways that nobody has recorded; so a call that is refused while the state pass
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,13 @@ from ..deadline import Deadline
 from ..wire import names
 
 if TYPE_CHECKING:
+    from ..control.microvms import MicroVM
     from .link import Link
 
 __all__ = ["check_states", "ready_for_use", "resume", "suspend", "wait"]
 
+# A suspension that was accepted shows within this time, unless something ended it at once.
+ACCEPTED_SECONDS = 15.0
 FIRST_DELAY_SECONDS = 0.1
 LAST_DELAY_SECONDS = 1.0
 
@@ -38,15 +42,37 @@ def suspend(link: Link, *, deadline: Deadline) -> None:
     # Before the wait: whoever is killed while waiting has stopped it all the same.
     link.note(state_hint=names.SUSPENDED, stopped_at=link.clock.time(), must_be_kept=True)
     try:
-        microvm = waiting.wait_until(
-            microvms, microvm_id, states=(names.SUSPENDED,), deadline=deadline, clock=link.clock
-        )
-    except errors.WaitTimeoutError as error:
-        error.add_hint("Traffic through its endpoint, such as a page that reconnects, resumes it at once.")
-        if error.details.get("state") == names.RUNNING:
-            link.note(state_hint=names.RUNNING, stopped_at=None)
+        _watch_suspension(link, microvm_id, deadline=deadline)
+    except errors.NotSuspendedError:
+        link.note(state_hint=names.RUNNING, stopped_at=None)
         raise
-    link.see(microvm)
+
+
+def _watch_suspension(link: Link, microvm_id: str, *, deadline: Deadline) -> None:
+    """Wait until a suspension that was accepted is done. Traffic may end it before it was ever seen."""
+    begins_by = Deadline(deadline.clamp(ACCEPTED_SECONDS), clock=link.clock)
+    wait_for = functools.partial(waiting.wait_until, link.control().microvms, microvm_id, clock=link.clock)
+    try:
+        link.see(wait_for(states=_SUSPENDED, deadline=begins_by))
+    except errors.WaitTimeoutError as error:
+        if error.details.get("state") == names.RUNNING:
+            raise _not_suspended(link) from error
+        raise
+
+    def see(microvm: MicroVM) -> None:
+        link.see(microvm)
+        if microvm.state == names.RUNNING:
+            raise _not_suspended(link)
+
+    if link.state != names.SUSPENDED:
+        wait_for(states=(names.SUSPENDED,), deadline=deadline, on_state=see)
+
+
+def _not_suspended(link: Link) -> errors.NotSuspendedError:
+    return errors.NotSuspendedError(
+        f"sandbox {link.record.name} was suspended, and runs again at once: something uses it",
+        hint="Traffic through its endpoint resumes it. End what asks (a page that reconnects, a command), and repeat.",
+    )
 
 
 def resume(link: Link, *, deadline: Deadline) -> None:

@@ -131,11 +131,18 @@ def test_what_has_ended_is_told_with_its_reason(setting: Setting, verb: Any, err
         verb(setting.link, deadline=setting.deadline())
 
 
-def test_a_suspend_that_does_not_come_about_says_what_may_keep_it_awake(setting: Setting) -> None:
-    setting.microvms.upcoming = ["RUNNING"] * 200
-    with pytest.raises(errors.WaitTimeoutError, match="is RUNNING, not SUSPENDED, after 10 s") as caught:
-        life.suspend(setting.link, deadline=setting.deadline(10))
+@pytest.mark.parametrize(
+    ("states", "longest"),
+    [(["RUNNING"] * 200, 15), (["SUSPENDING", "RUNNING"], 1), (["RUNNING", "SUSPENDING", "SUSPENDING", "RUNNING"], 3)],
+    ids=["never seen", "seen once", "seen late"],
+)
+def test_a_suspend_that_traffic_undoes_is_given_up_soon(setting: Setting, states: list[str], longest: float) -> None:
+    setting.link.state = "RUNNING"
+    setting.microvms.upcoming = states
+    with pytest.raises(errors.NotSuspendedError, match="runs again") as caught:
+        life.suspend(setting.link, deadline=setting.deadline(120))
     assert "Traffic" in (caught.value.hint or "")
+    assert sum(setting.clock.sleeps) <= longest
     assert setting.record.stopped_at is None
 
 
