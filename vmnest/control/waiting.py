@@ -60,9 +60,10 @@ def wait_until(
 
 def ended(microvm: MicroVM) -> errors.MicroVMEndedError:
     """The error for a MicroVM that ended while it was needed."""
-    reason = microvm.state_reason or "the service gives no reason"
+    is_over = microvm.state == names.TERMINATED  # before that the reason is not known yet
+    reason = microvm.state_reason or ("the service gives no reason" if is_over else "")
     return errors.MicroVMEndedError(
-        f"MicroVM {microvm.microvm_id} is {microvm.state}: {reason}",
+        f"MicroVM {microvm.microvm_id} is {microvm.state}{': ' if reason else ''}{reason}",
         hint="Make a new sandbox. `vmnest rm NAME` forgets this one's name.",
         details={"microvm_id": microvm.microvm_id, "state": microvm.state, "state_reason": microvm.state_reason},
     )
