@@ -99,7 +99,7 @@ def start(
     try:
         microvm = control.microvms.run(spec, deadline=deadline)
         started = record.replace(**completed(microvm))
-        return _completed(record, microvm, registry=registry)
+        return _completed(record, microvm, registry=registry, if_taken=errors.NameInUseError)
     except BaseException as error:
         if started is record and _was_refused(error):
             _forget(record, because=error, registry=registry)
@@ -108,12 +108,20 @@ def start(
         raise
 
 
-def _completed(record: Record, microvm: MicroVM, *, registry: Registry) -> Record:
+def _completed(
+    record: Record,
+    microvm: MicroVM,
+    *,
+    registry: Registry,
+    if_taken: type[errors.VmnestError] = errors.SandboxNotFoundError,
+) -> Record:
     try:
         return registry.update(record.name, expected=record, **completed(microvm))
     except errors.SandboxNotFoundError as error:
-        raise errors.SandboxNotFoundError(
-            f"the name {record.name} was removed, or given to another sandbox, while its MicroVM was started",
+        is_taken = registry.get(record.name) is not None
+        what = "given to another sandbox" if is_taken else "removed"
+        raise (if_taken if is_taken else errors.SandboxNotFoundError)(
+            f"the name {record.name} was {what} while its MicroVM was started",
             hint="Somebody else works with the same names: see vmnest ls.",
         ) from error
 

@@ -224,10 +224,15 @@ def test_an_answer_that_cannot_be_read_is_no_refusal(control: FakeControl, recor
 
 @pytest.mark.parametrize("payload", [None, "hush-hush"])
 @pytest.mark.parametrize(
-    "successor", [None, registry.Record("demo", client_token="other")], ids=["removed", "replaced"]
+    ("successor", "kind"),
+    [
+        (None, errors.SandboxNotFoundError),
+        (registry.Record("demo", client_token="other"), errors.NameInUseError),
+    ],
+    ids=["removed", "replaced"],
 )
 def test_a_launch_whose_record_was_removed_meanwhile_leaves_nothing_behind(
-    control: FakeControl, records: registry.Registry, successor: registry.Record | None, payload: str | None
+    control: FakeControl, records: registry.Registry, successor: registry.Record | None, kind: Any, payload: str | None
 ) -> None:
     original = control.microvms.run
 
@@ -239,7 +244,7 @@ def test_a_launch_whose_record_was_removed_meanwhile_leaves_nothing_behind(
         return microvm
 
     control.microvms.run = run  # type: ignore[method-assign]
-    with pytest.raises(errors.SandboxNotFoundError, match="while its MicroVM was started"):
+    with pytest.raises(kind, match="while its MicroVM was started"):
         start(control, records, run_payload=payload)
     assert control.microvms.calls == ["run", "terminate"]
     assert records.all() == ([] if successor is None else [successor])
