@@ -270,13 +270,14 @@ def _find(spec: RunSpec | None, *, control: Control, deadline: Deadline) -> str 
 def _says_there_is_none(error: errors.VmnestError) -> bool:
     """Whether the answer to a repeated run shows that the first one started nothing.
 
-    Unlike the first run, this one need not have been sent, allowed or admitted to say so.
+    The service's own refusal does. Unlike the first run, this one need not have been sent, allowed or admitted to say
+    so; and what answers without the service's name for the error may be something before it, which knows nothing.
     """
-    if isinstance(error, (errors.CredentialsError, errors.AccessDeniedError, errors.SignatureRefusedError)):
+    if isinstance(error, (errors.AccessDeniedError, errors.SignatureRefusedError)):
         return False
     if isinstance(error, errors.ConflictError):
         return False  # the token is known, and it is its request that does not fit, or is not done yet
-    return _was_refused(error) and not error.retryable
+    return "error_type" in error.details and _was_refused(error) and not error.retryable
 
 
 def _was_refused(error: BaseException) -> bool:

@@ -340,7 +340,9 @@ def test_the_microvm_of_a_killed_client_is_found_through_its_record(
 
 def test_a_run_that_the_service_refuses_now_has_no_microvm(control: FakeControl, records: registry.Registry) -> None:
     record = left_by_a_killed_client(control, records)
-    control.microvms.failures["run"] = [errors.ImageNotFoundError("deleted")]
+    control.microvms.failures["run"] = [
+        errors.ImageNotFoundError("deleted", details={"error_type": "ResourceNotFoundException"})
+    ]
     assert adopt(record, control) is None
 
 
@@ -356,32 +358,16 @@ def test_a_service_that_does_not_answer_leaves_it_open(control: FakeControl, rec
     [
         errors.ConnectError("refused"),
         errors.CredentialsNotFoundError("none"),
-        errors.AccessDeniedError("no", operation="RunMicrovm", status=403),
-        errors.CredentialsExpiredError("late", operation="RunMicrovm", status=403),
-        errors.ThrottledError("slow", operation="RunMicrovm", status=429),
-        errors.CapacityError("full", operation="RunMicrovm", status=500),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_a_repeated_run_that_was_not_looked_at_leaves_it_open(
-    control: FakeControl, records: registry.Registry, failure: errors.VmnestError
-) -> None:
-    record = left_by_a_killed_client(control, records)
-    control.microvms.failures["run"] = [failure]
-    with pytest.raises(type(failure)):
-        adopt(record, control)
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [
-        errors.ConnectError("refused"),
-        errors.CredentialsNotFoundError("none"),
-        errors.AccessDeniedError("no", operation="RunMicrovm", status=403),
+        errors.AccessDeniedError("no", operation="RunMicrovm", status=403, error_type="AccessDeniedException"),
         errors.SignatureRefusedError("no", operation="RunMicrovm", status=403),
         errors.ThrottledError("slowly", operation="RunMicrovm", status=429),
         errors.CapacityError("full", operation="RunMicrovm", status=500),
-        errors.ConflictError("other parameters", operation="RunMicrovm", status=409),
+        errors.CredentialsExpiredError("late", operation="RunMicrovm", status=403, error_type="ExpiredTokenException"),
+        errors.ConflictError("other parameters", operation="RunMicrovm", status=409, error_type="ConflictException"),
+        errors.SettingError("AWS_CA_BUNDLE cannot be used"),
+        errors.ServiceError("a gateway's page", operation="RunMicrovm", status=404),
+        errors.ValidationError("a gateway's page", operation="RunMicrovm", status=400),
+        errors.ImageNotFoundError("nobody's words"),
     ],
     ids=lambda error: type(error).__name__,
 )
