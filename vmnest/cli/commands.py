@@ -169,6 +169,11 @@ def _run(options: _RunOptions) -> dict[str, object]:
 
 
 def _one_image(options: _RunOptions) -> str | None:
+    if options.names and "=" in options.names[0]:
+        raise errors.UsageError(
+            f"{options.names[0]!r} is taken for the IMAGE, and is none",
+            hint="Set a variable with --env NAME=VALUE; -e is --egress here.",
+        )
     if options.image and options.names:
         raise errors.UsageError(
             f"two images are given: {options.names[0]} and {options.image}", hint="Give it as IMAGE, or with --image."

@@ -45,9 +45,6 @@ class _CreateOptions(CreationOptions):
     replace: bool
 
 
-_NOTES = "SECONDS is a number, or one with a unit: 90s, 15m, 2h."
-
-
 def add_options(parser: words.Parser) -> None:
     """Add them."""
     _add_what_it_is(parser)
@@ -153,7 +150,7 @@ def _idle_seconds(options: CreationOptions) -> int | None:
 
 def build_parser(verb: verbs.Verb) -> words.Parser:
     """The verb's options."""
-    parser = words.Parser(verb.title, summary=verb.summary, names="NAME", notes=_NOTES, options=_CreateOptions)
+    parser = words.Parser(verb.title, summary=verb.summary, names="NAME", options=_CreateOptions)
     add_options(parser)
     parser.switch("--replace", help="end the sandbox that has this name, if there is one, and take its place")
     return parser

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Options", "Parser", "Split", "add_globals", "split"]
 
 
+_UNITS = "SECONDS is a number, or one with a unit: 90s, 15m, 2h."
+
+
 class Options(argparse.Namespace):
     """What every verb has."""
 
@@ -100,6 +103,8 @@ class Parser:
         action = "append" if repeat else "store"
         self._argparse.add_argument(*flags, metavar=metavar, help=help, type=self._by_number(kind), action=action)
         self._know(flags)
+        if metavar == "SECONDS" and _UNITS not in (self._argparse.epilog or ""):
+            self._argparse.epilog = "\n".join(filter(None, (self._argparse.epilog, _UNITS)))
 
     def _by_number(self, kind: Callable[[str], object]) -> Callable[[str], object]:
         def convert(number: str) -> object:
@@ -146,15 +151,28 @@ class Parser:
         if len(parts.names) < self.least_names:
             raise self.wrong("the name is missing")
         if self.has_command and not parts.words:
-            taken = f" ({parts.names[-1]!r} is taken for the {self.names.strip('[]')})" if parts.names else ""
-            raise self.wrong(f"the command to run is missing{taken}")
+            begin = "" if self.starts_command else "; it begins after --"
+            taken = f" ({parts.names[0]!r} is taken for the {self.names.strip('[]')})" if parts.names else ""
+            raise self.wrong(f"the command to run is missing{begin}{taken}")
         if self.most_names is not None and len(parts.names) > self.most_names:
             extra = parts.names[self.most_names]
             raise self.wrong(f"what is {extra!r} for? There is one name too many")
 
-    def wrong(self, message: str) -> errors.UsageError:
-        """The error for a command line that cannot be meant."""
-        return errors.UsageError(message, hint=f"Usage: {self.usage}")
+    def wrong(self, message: str, *, advice: str = "") -> errors.UsageError:
+        """The error for a command line that cannot be meant; ``advice`` ends with a space."""
+        return errors.UsageError(message, hint=f"{advice}Usage: {self.usage}")
+
+    def unknown(self, flag: str) -> errors.UsageError:
+        """The error for an option that there is not."""
+        from difflib import get_close_matches
+
+        close = get_close_matches(flag, self._long, n=1) if flag.startswith("--") else []
+        advice = ""
+        if close:
+            advice = f"Did you mean {close[0]}? "
+        elif self.has_command:
+            advice = "Options of the command to run stand after --. "
+        return self.wrong(f"there is no option {flag}", advice=advice)
 
     def help(self) -> str:
         """The verb's help."""
@@ -242,7 +260,7 @@ def _take_option(parser: Parser, parts: Split, word: str, rest: list[str]) -> No
 def _take_flag(parser: Parser, parts: Split, flag: str, *, value: str | None, rest: list[str]) -> None:
     wrong = ""
     if not parser.is_known(flag):
-        wrong = f"there is no option {flag}"
+        parts.wrong = parts.wrong or parser.unknown(flag)
     elif not parser.is_switch(flag):
         if value is None and rest:
             value = rest.pop(0)

@@ -83,7 +83,9 @@ def test_a_group_has_help(capfd: pytest.CaptureFixture[str]) -> None:
         (["exec", "n", "--timeout", "-1", "c"], "--timeout"),
         (["exec", "n", "-e", "=x", "c"], "NAME"),
         (["exec", "n", "-e", "VMNEST_SURELY_NOT_SET", "c"], "no such variable"),
-        (["run", "c"], "command to run is missing ('c' is taken for the IMAGE)"),
+        (["run", "c"], "command to run is missing; it begins after -- ('c' is taken for the IMAGE)"),
+        (["run", "echo", "hi"], "command to run is missing; it begins after -- ('echo' is taken for the IMAGE)"),
+        (["run", "-e", "A=1", "--", "c"], "'A=1' is taken for the IMAGE"),
         (["run", "a", "-i", "b", "--", "c"], "two images"),
         (["rm"], "name is missing"),
         (["ps", "a", "b"], "what is 'b' for?"),
@@ -103,6 +105,23 @@ def test_what_cannot_be_meant_is_told_with_exit_status_2(
     assert first.startswith("vmnest: ")
     assert message in first
     assert second.startswith("  ")
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        (["exec", "n", "--timeot", "1", "--", "c"], "Did you mean --timeout? Usage: vmnest exec"),
+        (["create", "n", "--mem", "1"], "Did you mean --memory? Usage: vmnest create"),
+        (["run", "python3", "-c", "1"], "Options of the command to run stand after --. Usage: vmnest run"),
+        (["ls", "--bogus"], "Usage: vmnest ls"),
+        (["ls", "-x"], "Usage: vmnest ls"),
+        (["run", "-e", "A=1", "--", "c"], "Set a variable with --env NAME=VALUE"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_the_hint_says_what_was_likely_meant(line: list[str], hint: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(line) == 2
+    assert capfd.readouterr().err.splitlines()[1].startswith(f"  {hint}")
 
 
 @pytest.mark.parametrize("line", [["bogus"], ["create"], ["ls", "--bogus"], ["exec", "n"], ["local"]], ids=" ".join)
