@@ -58,9 +58,16 @@ def _list(options: words.Options) -> None:
     rows = [_row(each) for each in listed]
     output.result(data, options=options, text=render.render_table(_HEADS, rows) if rows else "")
     if not rows:
-        output.remark("there are no sandboxes", options=options)
+        output.remark(_none(labels, is_local=options.local), options=options)
     for message in dict.fromkeys(str(each["error"]["message"]) for each in listed if "error" in each):
         output.remark(message, options=options)
+
+
+def _none(labels: dict[str, str], *, is_local: bool) -> str:
+    place = " on this machine" if is_local else ""
+    if labels:
+        return f"no sandbox{place} has {'this label' if len(labels) == 1 else 'all these labels'}"
+    return f"there are no sandboxes{place}"
 
 
 _HEADS = ("NAME", "STATE", "TARGET", "REGION", "AGE", "MICROVM")
@@ -105,7 +112,8 @@ def _members(data: dict[str, object]) -> Iterator[tuple[str, object]]:
             continue
         name = _SHOWN_AS.get(member, member.replace("_", " "))
         if member == "local_details" and isinstance(value, dict):
-            yield from ((name, fact) for name, fact in value.items() if isinstance(fact, (str, int, float)))
+            facts = ((fact, _readable(fact, said)) for fact, said in value.items())
+            yield from ((fact, said) for fact, said in facts if isinstance(said, (str, int, float)))
         else:
             yield name, _readable(member, value)
 
@@ -113,6 +121,8 @@ def _members(data: dict[str, object]) -> Iterator[tuple[str, object]]:
 def _readable(member: str, value: object) -> object:
     if member == "max_duration_seconds" and isinstance(value, int):
         return render.render_duration(value)
+    if member == "memory":
+        return f"{value} MiB"
     if member == "idle_policy" and isinstance(value, dict):
         return _policy(value)
     if isinstance(value, dict):

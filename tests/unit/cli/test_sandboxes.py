@@ -157,3 +157,30 @@ def test_rm_tells_what_was_gone_already(
     put(known, "web")
     assert main(["rm", "web", "web"]) == 0
     assert capfd.readouterr() == ("web\n", "vmnest: the MicroVM of web was gone already\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "remark"),
+    [
+        (["ls"], "there are no sandboxes"),
+        (["--local", "ls"], "there are no sandboxes on this machine"),
+        (["ls", "--label", "a=1"], "no sandbox has this label"),
+        (["ls", "--local", "--label", "a=1", "--label", "b=1"], "no sandbox on this machine has all these labels"),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_list_says_what_there_is_none_of(
+    line: list[str], remark: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 0
+    assert capfd.readouterr() == ("", f"vmnest: {remark}\n")
+
+
+def test_ps_says_the_unit_of_a_local_sandboxs_memory(
+    known: registry.Registry, serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    put(known, "web")
+    text = show(serve, monkeypatch, capfd, localDetails={"cpus": None, "memory": 512, "egress": "none"})
+    shown = members(text)
+    assert shown["memory"].strip() == "512 MiB"
+    assert "cpus" not in shown
