@@ -43,6 +43,7 @@ def help_text() -> str:
     return (
         "Usage: vmnest [options] COMMAND ...\n\n"
         "Disposable microVM sandboxes for code that nobody has vetted: on AWS, or on this machine (--local).\n\n"
+        "To begin with:\n  vmnest --local run -- echo hello\n\n"
         f"Commands:\n{_rows(commands)}\n"
         f"Options, before or after the command:\n{_rows(OPTIONS)}\n"
         f"Exit status:\n{_rows(EXIT_STATUSES)}"

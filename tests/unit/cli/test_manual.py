@@ -26,3 +26,8 @@ def test_a_group_lists_its_own() -> None:
 
 def test_no_line_is_wider_than_a_terminal() -> None:
     assert max(len(line) for line in manual.help_text().splitlines()) <= 100
+
+
+def test_the_first_thing_it_shows_is_a_line_to_try() -> None:
+    text = manual.help_text()
+    assert text.index("vmnest --local run -- echo hello") < text.index("Commands:")
