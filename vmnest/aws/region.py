@@ -38,7 +38,8 @@ def resolve(
         return _check(found.get("region"), f"profile {found.name}")
     raise errors.RegionNotFoundError(
         f"no AWS region: not in AGENT_SANDBOX_REGION, {', '.join(_AWS_VARIABLES)} or profile {found.name}",
-        hint="Pass --region, or set AGENT_SANDBOX_REGION; sandboxes on this machine (--local) need none.",
+        hint="Pass --region (Python: region), or set AGENT_SANDBOX_REGION; on this machine (--local, Python: local=True) "
+        "none is needed.",
     )
 
 

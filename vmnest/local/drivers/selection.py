@@ -27,7 +27,7 @@ def select(*, folder: str, minimum: str, visible: Sequence[str], environ: Mappin
     """
     if ISOLATIONS.index(minimum) > ISOLATIONS.index(NamespaceDriver.isolation):
         raise errors.IsolationUnavailableError(
-            f"No driver on this machine isolates by {minimum}; the strongest is {NamespaceDriver.isolation}",
+            f"no driver on this machine isolates by {minimum}; the strongest is {NamespaceDriver.isolation}",
             hint="Set AGENT_SANDBOX_LOCAL_ISOLATION to namespace, or unset it, if that is enough.",
         )
     return NamespaceDriver(prepare(folder=folder, visible=visible, environ=environ))
