@@ -38,8 +38,8 @@ def resolve(
         return _check(found.get("region"), f"profile {found.name}")
     raise errors.RegionNotFoundError(
         f"no AWS region: not in AGENT_SANDBOX_REGION, {', '.join(_AWS_VARIABLES)} or profile {found.name}",
-        hint="Pass --region (Python: region), or set AGENT_SANDBOX_REGION; on this machine (--local, Python: local=True) "
-        "none is needed.",
+        hint="Pass --region (Python: region), or set AGENT_SANDBOX_REGION. "
+        "On this machine (--local, Python: local=True) none is needed.",
     )
 
 
