@@ -30,7 +30,8 @@ _LOOK_SHARE = 10  # a look that took t seconds, since there are thousands of pro
 _SHARE = 20  # a count that took t seconds is followed by a pause of 20 t
 _SEARCH_SECONDS = 60.0
 _BLOCK_BYTES = 512
-_ROUGH_FIELDS = (b"RssAnon:", b"RssShmem:", b"VmSwap:")
+_TABLE_FIELDS = (b"VmPTE:",)  # a program can fill memory with those of pages that it only reads
+_ROUGH_FIELDS = (b"RssAnon:", b"RssShmem:", b"VmSwap:", *_TABLE_FIELDS)
 _PRIVATE_FIELDS = (b"Pss_Anon:", b"SwapPss:")
 _SHARED_FIELDS = (b"Pss_Shmem:",)
 
@@ -54,7 +55,7 @@ class MemoryWatch:
         """Look; True if more is in use than the limit."""
         before, began = self._used, time.monotonic()
         self.due = now + _SHORTEST_SECONDS
-        files = sum(_used_bytes(folder) for folder in self._folders)
+        files = sum(_used_bytes(folder) for folder in self._folders) + _segment_bytes()
         self._look_for_unnamed(now, headroom=self._limit - files)
         self._used = files + self._unnamed + sum(self._sum(name, "status", _ROUGH_FIELDS) for name in self._processes())
         headroom = self._limit - self._used
@@ -70,6 +71,7 @@ class MemoryWatch:
             try:
                 private += self._sum(name, "smaps_rollup", _PRIVATE_FIELDS)
                 shared += self._sum(name, "smaps_rollup", _SHARED_FIELDS)
+                private += self._sum(name, "status", _TABLE_FIELDS)
             except PermissionError:  # a process that hides itself gets no benefit of the doubt
                 private += self._sum(name, "status", _ROUGH_FIELDS)
         self._rest_until = now + _SHARE * (time.monotonic() - began)
@@ -91,7 +93,8 @@ class MemoryWatch:
             return 0
         finally:
             os.close(descriptor)
-        return sum(int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith(tuple(fields)))
+        # A process chooses its name, which may hold any end of a line but the kernel's own.
+        return sum(int(line.split()[1]) * 1024 for line in text.split(b"\n") if line.startswith(tuple(fields)))
 
     def _look_for_unnamed(self, now: float, *, headroom: int) -> None:
         shared = _machine_shared()
@@ -140,6 +143,16 @@ def _files_in(folder: int) -> Iterator[os.stat_result]:
 def _used_bytes(folder: int) -> int:
     found = os.fstatvfs(folder)
     return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+
+def _segment_bytes() -> int:
+    """What the System V segments of our namespace, which is the sandbox's, have in memory, attached or not."""
+    try:
+        with open("/proc/sysvipc/shm", "rb") as reader:
+            lines = reader.read().splitlines()[1:]
+    except FileNotFoundError:  # a kernel without them
+        return 0
+    return sum(int(size) for line in lines for size in line.split()[-2:])  # rss and swap, the last two columns
 
 
 def _machine_shared() -> int:

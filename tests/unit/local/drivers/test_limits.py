@@ -48,6 +48,20 @@ kept = mmap.mmap(-1, 128 * 2**20)
 for start in range(0, len(kept), 4096):
     kept[start] = 1
 time.sleep(1000)""",
+    "segments that nobody is attached to": """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+for _ in range(16):
+    place = ctypes.c_void_p(libc.shmat(libc.shmget(0, 2**23, 0o1600), None, 0))
+    ctypes.memset(place, 1, 2**23)
+    libc.shmdt(place)
+time.sleep(1000)""",
+    "a process with a name that lies": """
+import ctypes
+ctypes.CDLL(None).prctl(15, b'\\rVmSwap: -99999', 0, 0, 0)
+kept = [b'x' * 2**20 for _ in range(128)]
+time.sleep(1000)""",
 }
 
 

@@ -24,14 +24,14 @@ def proc(tmp_path: Path) -> Iterator[int]:
     os.close(descriptor)
 
 
-def process(folder: Path, pid: int, *, anonymous: int = 0, shared: int = 0, swapped: int = 0) -> None:
+def process(folder: Path, pid: int, *, anonymous: int = 0, shared: int = 0, swapped: int = 0, tables: int = 0) -> None:
     """Files of a process, alone with its pages; sizes in KiB."""
     place = folder / str(pid)
     place.mkdir(exist_ok=True)
     (place / "fd").mkdir(exist_ok=True)
     (place / "status").write_text(
         f"Name:\tVmSwap: 999999 kB\nVmRSS:\t  99999999 kB\nRssAnon:\t  {anonymous} kB\nRssFile:\t 88888888 kB\n"
-        f"RssShmem:\t  {shared} kB\nVmSwap:\t  {swapped} kB\n"
+        f"RssShmem:\t  {shared} kB\nVmSwap:\t  {swapped} kB\nVmPTE:\t  {tables} kB\n"
     )
     set_pages(folder, pid, anonymous=anonymous, shared=shared, swapped=swapped)
 
@@ -55,6 +55,20 @@ def test_what_all_processes_have_in_memory_is_summed_up(proc: int, tmp_path: Pat
     assert not one.step(1)
     process(tmp_path, 4, anonymous=15 * KIB)
     assert one.step(2)
+
+
+def test_a_process_cannot_lie_by_its_name(proc: int, tmp_path: Path) -> None:
+    """The kernel escapes nothing but its own line ends in it."""
+    for pid, name in enumerate([b"\rVmSwap: -99999", b"\rVmSwap: x", b"\rVmSwap:"], start=2):
+        process(tmp_path, pid, anonymous=30 * KIB)
+        status = tmp_path / str(pid) / "status"
+        status.write_bytes(b"Name:\t" + name + b"\n" + status.read_bytes())
+    assert watch(proc).step(1)
+
+
+def test_page_tables_count(proc: int, tmp_path: Path) -> None:
+    process(tmp_path, 2, anonymous=40 * KIB, tables=30 * KIB)
+    assert watch(proc).step(1)
 
 
 def test_process_1_is_ours(proc: int, tmp_path: Path) -> None:
