@@ -52,10 +52,16 @@ def render_exec_statuses() -> str:
 def render_errors() -> str:
     classes = [each for each in dict.fromkeys(errors.iter_classes()) if each.__module__ == errors.__name__]
     rows = (
-        (f"``{each.code}``", str(each.exit_status), "yes" if each.retryable else "no", _first_sentence(each))
-        for each in sorted(classes, key=lambda each: each.code)
+        (
+            f"``{each.code}``",
+            f"``{each.__name__}``",
+            str(each.exit_status),
+            "yes" if each.retryable else "no",
+            _first_sentence(each),
+        )
+        for each in sorted(classes, key=lambda each: (each.code, each.__name__))
     )
-    return render_table(("Code", "Status", "Retry", "Meaning"), rows)
+    return render_table(("Code", "Class", "Status", "Retry", "Meaning"), rows)
 
 
 def _first_sentence(each: type) -> str:
