@@ -62,10 +62,11 @@ def view_host(extra: Sequence[str], *, folder: str) -> View:
         errors.SettingError: one of ``extra`` cannot be shown: it is none, or holds the state folder.
     """
     for path in extra:
-        if not os.path.isabs(path) or not os.path.isdir(path) or _is_forbidden(path, folder):
+        obstacle = _obstacle(path, folder)
+        if obstacle:
             raise errors.SettingError(
-                f"AGENT_SANDBOX_LOCAL_VISIBLE names no directory that can be shown in a sandbox: {path!r}",
-                hint="It takes absolute paths of directories; not the root, and none that holds vmnest's own state.",
+                f"AGENT_SANDBOX_LOCAL_VISIBLE: {path!r} cannot be shown in a sandbox: {obstacle}",
+                hint="It takes absolute paths of directories, separated by colons.",
             )
     roots = [path for path in _ROOTS if os.path.isdir(path) and not _is_top_link(path)]
     stores = [path for path in _STORES if os.path.isdir(path)]
@@ -78,10 +79,21 @@ def view_host(extra: Sequence[str], *, folder: str) -> View:
     )
 
 
-def _is_forbidden(path: str, folder: str) -> bool:
+def _obstacle(path: str, folder: str) -> str:
+    """Why a directory cannot be shown, or nothing."""
+    if not os.path.isabs(path):
+        return "it is no absolute path"
+    if not os.path.isdir(path):
+        return "there is no such directory"
     real, state = os.path.realpath(path), os.path.realpath(folder)
-    kernel_made = any(contains(top, real) for top in ("/proc", "/sys", "/dev"))
-    return real == "/" or kernel_made or contains(real, state) or contains(state, real)
+    if real == "/":
+        return "it is the root"
+    for top in ("/proc", "/sys", "/dev"):
+        if contains(top, real):
+            return f"a sandbox has a {top} of its own"
+    if contains(real, state):
+        return f"vmnest's own state is in it ({state})"
+    return f"it is a part of vmnest's own state ({state})" if contains(state, real) else ""
 
 
 def contains(folder: str, path: str) -> bool:

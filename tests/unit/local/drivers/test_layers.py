@@ -43,10 +43,22 @@ def test_a_directory_inside_another_visible_one_is_not_shown_twice(tmp_path: Pat
     assert view.staged == (str(tmp_path),)
 
 
-@pytest.mark.parametrize("path", ["/", "relative", "/no/such/directory", "/etc/passwd", "/proc", "/sys/kernel", "/dev"])
-def test_what_cannot_be_shown_is_refused(path: str) -> None:
-    with pytest.raises(errors.SettingError, match="AGENT_SANDBOX_LOCAL_VISIBLE"):
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/", "it is the root"),
+        ("relative", "it is no absolute path"),
+        ("/no/such/directory", "there is no such directory"),
+        ("/etc/passwd", "there is no such directory"),
+        ("/proc", "a sandbox has a /proc of its own"),
+        ("/sys/kernel", "a sandbox has a /sys of its own"),
+        ("/dev/shm", "a sandbox has a /dev of its own"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_with_the_reason(path: str, reason: str) -> None:
+    with pytest.raises(errors.SettingError) as caught:
         layers.view_host((path,), folder=STATE)
+    assert caught.value.message == f"AGENT_SANDBOX_LOCAL_VISIBLE: {path!r} cannot be shown in a sandbox: {reason}"
 
 
 def test_the_state_folder_is_never_shown(tmp_path: Path) -> None:
@@ -55,7 +67,7 @@ def test_the_state_folder_is_never_shown(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(state.parent)
     for path in (tmp_path, state.parent, state, state / "vms", link):
-        with pytest.raises(errors.SettingError):
+        with pytest.raises(errors.SettingError, match="vmnest's own state"):
             layers.view_host((str(path),), folder=str(state))
 
 
