@@ -158,7 +158,7 @@ class AgentClient:
             env: Variables that are added to the sandbox's environment.
             timeout: Seconds after which the agent ends the program with all its children; None for no end.
             output_limit: Bytes of each stream that the result holds; more is dropped and noted.
-            on_stdout: Gets standard output as bytes while it arrives; the result then holds none of it.
+            on_stdout: Gets standard output as bytes in pieces, once the command has ended; the result then holds none.
             on_stderr: The same for standard error.
             deadline: When to stop waiting, whatever the command does.
 

@@ -43,7 +43,7 @@ def exec_command(
         resume: False: refuse a suspended sandbox instead of resuming it.
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
-        on_stdout: Gets standard output while it arrives; the result then holds none of it.
+        on_stdout: Gets standard output in pieces, once the command has ended; the result then holds none.
         on_stderr: The same for standard error.
     """
     from ..sandbox import Sandbox
@@ -81,7 +81,7 @@ def run_command(
         local: True: on this machine; False: on AWS.
         region: AWS region.
         on_ready: Called once the sandbox runs.
-        on_stdout: Gets standard output while it arrives; the result then holds none of it.
+        on_stdout: Gets standard output in pieces, once the command has ended; the result then holds none.
         on_stderr: The same for standard error.
     """
     _check(words)

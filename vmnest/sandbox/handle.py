@@ -310,7 +310,7 @@ class Sandbox:
             timeout: Seconds after which the program and all its children are ended; None for no end.
             check: Raise CommandFailedError for a status other than 0.
             output_limit: Bytes of each stream that the result holds; more is dropped, and ``truncated`` says so.
-            on_stdout: Gets standard output as bytes while it arrives; the result then holds none of it.
+            on_stdout: Gets standard output as bytes in pieces, once the command has ended; the result then holds none.
             on_stderr: The same for standard error.
             deadline: When to stop waiting, whatever the command does.
 
