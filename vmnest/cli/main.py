@@ -154,8 +154,9 @@ def _closest(found: list[str]) -> str:
     among = {verb.words[-1]: verb.title for verb in verbs.VERBS if verb.words[:-1] == tuple(found[:-1])}
     close = get_close_matches(found[-1], [*among, *(verbs.GROUPS if len(found) == 1 else ())], n=1)
     elsewhere = [verb.title for verb in verbs.VERBS if verb.words[-1] == found[-1]]
-    other = [verbs.OTHER_WORDS[found[0]]] if found[0] in verbs.OTHER_WORDS else []
-    meant = [*elsewhere, *other, *(among.get(word, word) for word in close)]
+    word = " ".join(found)
+    other = [verbs.OTHER_WORDS[word]] if word in verbs.OTHER_WORDS else []
+    meant = [*other, *elsewhere, *(among.get(word, word) for word in close)]
     return f"Did you mean vmnest {meant[0]}? All of them: vmnest --help" if meant else ""
 
 

@@ -27,7 +27,14 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
     """The verb's options."""
     title = verb.title
     kind = _ListOptions if title == "ls" else words.Options
-    parser = words.Parser(title, summary=verb.summary, names=_NAMES[title], notes=_NOTES.get(title, ""), options=kind)
+    parser = words.Parser(
+        title,
+        summary=verb.summary,
+        names=_NAMES[title],
+        notes=_NOTES.get(title, ""),
+        without_name="vmnest ls lists all sandboxes. ",
+        options=kind,
+    )
     if title == "ls":
         parser.option(
             "--label",

@@ -62,6 +62,8 @@ OTHER_WORDS = {
     "show": "ps",
     "describe": "inspect",
     "new": "create",
+    "local start": "local up",
+    "local stop": "local down",
 }
 
 

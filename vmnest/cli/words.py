@@ -48,6 +48,7 @@ class Parser:
         names: The names before the command or the end, as the usage shows them: ``NAME``, ``NAME...``, ``[IMAGE]``.
         command: ``"none"``, or where the command to run begins: ``"after--"``, or ``"after names"`` too.
         notes: Further text for the help.
+        without_name: What to do where the name is missing; ends with a space.
         options: The class that declares the verb's own options.
     """
 
@@ -59,12 +60,14 @@ class Parser:
         names: str = "",
         command: str = "none",
         notes: str = "",
+        without_name: str = "",
         options: type[Options] = Options,
     ) -> None:
         usage = " ".join(
             part for part in ("vmnest", title, "[options]", names, "" if command == "none" else "-- COMMAND...") if part
         )
         self.title = title
+        self._without_name = without_name
         self._options = options
         self.usage = usage
         self.names = names
@@ -149,7 +152,7 @@ class Parser:
 
     def _check(self, parts: Split) -> None:
         if len(parts.names) < self.least_names:
-            raise self.wrong("the name is missing")
+            raise self.wrong("the name is missing", advice=self._without_name)
         if self.has_command and not parts.words:
             begin = "" if self.starts_command else "; it begins after --"
             taken = f" ({parts.names[0]!r} is taken for the {self.names.strip('[]')})" if parts.names else ""
@@ -166,10 +169,12 @@ class Parser:
         """The error for an option that there is not."""
         from difflib import get_close_matches
 
-        close = get_close_matches(flag, self._long, n=1) if flag.startswith("--") else []
+        # Without the dashes, which would make all of them look alike.
+        known = [each[2:] for each in self._long if each.startswith("--")]
+        close = get_close_matches(flag[2:], known, n=1) if flag.startswith("--") else []
         advice = ""
         if close:
-            advice = f"Did you mean {close[0]}? "
+            advice = f"Did you mean --{close[0]}? "
         elif self.has_command:
             advice = "Options of the command to run stand after --. "
         return self.wrong(f"there is no option {flag}", advice=advice)
