@@ -53,6 +53,13 @@ def test_an_end_that_was_not_waited_for_is_an_error_with_the_reason(controls: Co
     assert caught.value.details["state_reason"] == reason
 
 
+def test_an_end_by_request_does_not_read_as_a_success(controls: Controls):
+    made = controls(*states("TERMINATED", reason="Success."))
+    with pytest.raises(errors.MicroVMEndedError, match=r"TERMINATED: a request ended it \(Success\.\)") as caught:
+        wait(made, names.RUNNING)
+    assert caught.value.details["state_reason"] == "Success."
+
+
 def test_an_end_without_a_reason_is_one_too(controls: Controls):
     made = controls(*states("TERMINATED"))
     with pytest.raises(errors.MicroVMEndedError, match="no reason"):
