@@ -51,6 +51,7 @@ def _describe(running: rendezvous.Daemon, environ: Mapping[str, str]) -> dict[st
     told = daemon.ask(
         running, method="GET", path=rendezvous.STATUS_PATH, environ=environ, deadline=Deadline(ASK_SECONDS)
     )
+    known, notes = _known_names(environ)
     return {
         **told,
         "running": True,
@@ -59,14 +60,22 @@ def _describe(running: rendezvous.Daemon, environ: Mapping[str, str]) -> dict[st
         "pid": running.pid,
         "version": running.version,
         "states": told.get("microvms"),
-        "microvms": _alive(environ),
-        "notes": daemon.notes(environ),
+        "microvms": _alive(environ, known=known),
+        "notes": [*daemon.notes(environ), *notes],
     }
 
 
-def _alive(environ: Mapping[str, str]) -> list[dict[str, object]]:
+def _known_names(environ: Mapping[str, str]) -> tuple[dict[str | None, str], list[str]]:
+    """The names of MicroVMs by their ids, and what is to be said of them."""
+    try:
+        return {record.microvm_id: record.name for record in registry.open_default(environ).all()}, []
+    except errors.StateFileError as error:
+        # Whoever wants the local cloud stopped needs no names for it.
+        return {}, [f"no names are known: {error.message}"]
+
+
+def _alive(environ: Mapping[str, str], *, known: Mapping[str | None, str]) -> list[dict[str, object]]:
     """The MicroVMs that have not ended, each with the name that it is recorded under, if any."""
-    known = {record.microvm_id: record.name for record in registry.open_default(environ).all()}
     deadline = Deadline(ASK_SECONDS)
     control = targets.resolve(local=True, environ=environ).control(deadline=deadline)
     return [

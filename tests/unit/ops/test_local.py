@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.cloud import LocalCloud
@@ -54,6 +56,18 @@ def test_microvms_without_names_are_told_by_their_ids(here: LocalCloud) -> None:
     sandboxes.create_sandbox(name="web", local=True)
     with pytest.raises(errors.LocalBusyError, match="has 1 sandbox: web and 2 MicroVMs without a name here: "):
         local.down()
+
+
+def test_a_damaged_state_file_costs_the_names_alone(here: LocalCloud) -> None:
+    sandboxes.create_sandbox(name="web", local=True)
+    Path(here.folder, "state.json").write_bytes(b"{")
+    status = local.status()
+    assert isinstance(status["microvms"], list)
+    assert [(each["name"], each["state"]) for each in status["microvms"]] == [(None, "RUNNING")]
+    assert str(status["notes"]).startswith("['no names are known: the state file ")
+    with pytest.raises(errors.LocalBusyError, match="has 1 MicroVM without a name here: "):
+        local.down()
+    assert local.down(force=True)["stopped"] is True
 
 
 def test_many_are_not_all_named() -> None:
