@@ -56,7 +56,9 @@ def _given(text: str, environ: Mapping[str, str]) -> tuple[str, str]:
             f"--env {name}: there is no such variable here", hint=f"Give its value: --env {name}=VALUE"
         )
     value = value if equals else values.to_utf8(environ[name])
-    values.check_text(name + value, what=f"--env {name}")
+    if not values.is_text(name + value):
+        # Not repeated: it may be a secret.
+        raise errors.UsageError(f"--env {name}: not UTF-8", hint="Variables travel as text.")
     return name, value
 
 

@@ -41,6 +41,13 @@ def test_a_variable_that_is_not_set_here_is_refused() -> None:
         resolve("NOT_SET")
 
 
+@pytest.mark.parametrize("text", ["TOKEN", "TOKEN=hunter2\udcff", "\udcffTOKEN=hunter2"])
+def test_a_variable_that_is_no_text_is_refused_and_its_value_not_repeated(text: str) -> None:
+    with pytest.raises(errors.UsageError, match="TOKEN: not UTF-8") as caught:
+        resolve(text, TOKEN="hunter2\udcff")
+    assert "hunter2" not in str(caught.value.to_wire())
+
+
 # -- --secret ----------------------------------------------------------------------------------------------------------
 
 
