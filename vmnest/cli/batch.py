@@ -33,7 +33,10 @@ def run(
     failed: list[errors.VmnestError] = []
     for name in dict.fromkeys(options.names):
         try:
-            with output.progress(f"{doing} {name}", options=options):
+            with (
+                output.warnings_as_remarks(options=options),
+                output.progress(f"{doing} {name}", options=options),
+            ):
                 answers.append(operate(name))
         except errors.VmnestError as error:
             failed.append(error)

@@ -95,7 +95,8 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     for number, word in enumerate(options.words):
         values.check_text(word, what=f"word {number + 1} of the command")
     values.check_text(options.workdir or "", what="--workdir")
-    data = _run(options) if isinstance(options, _RunOptions) else _exec(options)
+    with output.warnings_as_remarks(options=options):
+        data = _run(options) if isinstance(options, _RunOptions) else _exec(options)
     if options.json:
         output.result(data, options=options, text="")
     return finish(data, options=options)
@@ -147,12 +148,9 @@ def _run(options: _RunOptions) -> dict[str, object]:
 
     def begin() -> None:
         progress.end()
-        output.remark_local_cloud(options=options)
+        creation.remark_what_is_local(options)
 
-    with (
-        output.warnings_as_remarks(options=options),
-        output.progress("starting a sandbox", options=options) as progress,
-    ):
+    with output.progress("starting a sandbox", options=options) as progress:
         return commands.run_command(
             words=options.words,
             demand=demand,

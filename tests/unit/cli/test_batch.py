@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 
@@ -39,3 +40,14 @@ def test_with_json_a_failure_is_all_that_is_printed(capfd: pytest.CaptureFixture
         batch.run(operate, options=line("no1", "a", "no2", json=True), doing="x", done="xed")
     assert caught.value.details["xed"] == ["a"]
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_the_library_warns_of_is_a_remark(capfd: pytest.CaptureFixture[str]) -> None:
+    def warn(name: str) -> dict[str, object]:
+        logging.getLogger("vmnest.sandbox.link").warning("%s is not recorded", name)
+        return {"name": name}
+
+    batch.run(warn, options=line("a"), doing="x", done="xed")
+    assert capfd.readouterr() == ("a\n", "vmnest: a is not recorded\n")
+    batch.run(warn, options=line("a", json=True), doing="x", done="xed")
+    assert capfd.readouterr().err == ""
