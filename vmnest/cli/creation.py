@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import verbs
 
-__all__ = ["CreationOptions", "add_options", "build_parser", "demand", "run"]
+__all__ = ["CreationOptions", "add_options", "build_parser", "demand", "remark_what_is_local", "run"]
 
 
 # The service's bounds, here too: an error names the option, and help tells them without loading what knows them.
@@ -170,5 +170,21 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
             region=options.region,
         )
     output.result(data, options=options, text=f"{render.to_printable(data['name'])}\n")
-    output.remark_local_cloud(options=options)
+    remark_what_is_local(options)
     return 0
+
+
+def remark_what_is_local(options: CreationOptions) -> None:
+    """Say of a sandbox on this machine what is not as the options and the environment ask for it."""
+    given = {
+        "--role": options.role,
+        "--log-group": options.log_group,
+        "--egress": options.egress,
+        "--egress-connector": options.egress_connector,
+    }
+    for flag, value in given.items():
+        if value and output.is_local(options=options):
+            output.remark(
+                f"{flag} has no effect: a local sandbox has no role, no log group, no egress", options=options
+            )
+    output.remark_local_cloud(options=options)

@@ -13,7 +13,15 @@ if TYPE_CHECKING:
 
     from .words import Options
 
-__all__ = ["progress", "remark", "remark_local_cloud", "remark_unusual_place", "result", "warnings_as_remarks"]
+__all__ = [
+    "is_local",
+    "progress",
+    "remark",
+    "remark_local_cloud",
+    "remark_unusual_place",
+    "result",
+    "warnings_as_remarks",
+]
 
 
 def result(data: object, *, options: Options, text: str) -> None:
@@ -34,11 +42,15 @@ def remark_unusual_place(*, options: Options) -> None:
     remark(registry.locate().note, options=options)
 
 
+def is_local(*, options: Options) -> bool:
+    """What is made is made on this machine."""
+    return options.local or settings.text("target", environ=settings.environment()) == settings.TARGET_LOCAL
+
+
 def remark_local_cloud(*, options: Options) -> None:
     """Say of the local cloud that runs what is not as this environment asks for it. For verbs that make sandboxes."""
-    environ = settings.environment()
-    if options.local or settings.text("target", environ=environ) == settings.TARGET_LOCAL:
-        for note in daemon.notes(environ):
+    if is_local(options=options):
+        for note in daemon.notes(settings.environment()):
             remark(note, options=options)
 
 

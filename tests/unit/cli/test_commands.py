@@ -26,6 +26,23 @@ def test_output_and_status_of_a_command_are_ours(here: LocalCloud, capfdbinary: 
     assert capfdbinary.readouterr() == (b"\xff", b"1\n")
 
 
+@pytest.mark.parametrize(
+    ("options", "flags"),
+    [
+        ([], []),
+        (["--egress-connector", "INTERNET_EGRESS"], ["--egress-connector"]),
+        (["--role", "arn:aws:iam::111122223333:role/r", "--log-group", "g"], ["--role", "--log-group"]),
+    ],
+    ids=str,
+)
+def test_what_has_no_effect_on_this_machine_is_told(
+    here: LocalCloud, options: list[str], flags: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--local", "run", *options, "--", "true"]) == 0
+    said = capfd.readouterr().err.splitlines()
+    assert [line.split(" has no effect: a local sandbox")[0] for line in said] == [f"vmnest: {flag}" for flag in flags]
+
+
 def test_an_end_by_timeout_is_status_124_and_a_remark(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
     line = ["run", "--local", "--timeout", "0.5", "--", "sh", "-c", "echo a; sleep 9"]
     assert main(line) == 124
