@@ -224,7 +224,7 @@ def test_a_payload_is_for_the_sandbox_and_kept_nowhere_else(cli: Cli, cloud: Loc
     kept = [Path(cloud.folder, ".agent_sandbox", "state.json"), *Path(cloud.folder, "records").iterdir()]
     assert len(kept) > 1
     assert not [path for path in kept if b"hunter2" in path.read_bytes()]
-    assert cli("exec", "fed", "--", "cat", "/run/agentd/payload").stdout == b'{"key": "hunter2"}'
+    assert cli("exec", "fed", "--", "cat", "/run/agentd/payload").out == b'{"key": "hunter2"}'
     assert cli("rm", "fed").status == 0
 
 
