@@ -159,6 +159,7 @@ class Supervisor:
         self._watching: set[int] = set()
         self._history: list[str] = []
         self._is_frozen = False
+        self._look_at = 0.0  # when to look whether it still is
         self._alarmed_until = 0.0
         # who waits for a freeze that has begun, and when it is too late; nobody waits once it is through
         self._freezers: list[int] = []
@@ -224,6 +225,8 @@ class Supervisor:
         now = _boot_seconds()
         if self._freeze_ends_at is not None:
             times.append(now + _FREEZE_LOOK_SECONDS)
+        if self._is_frozen and self._limits.stopper is not None:
+            times.append(self._look_at)
         if self._alarmed_until > 0:
             times.append(now + _ALARM_LOOK_SECONDS)
         if self._console.source >= 0 and self._console.source not in self._actions:
@@ -243,6 +246,7 @@ class Supervisor:
         self._keep_memory(now)
         if self._freeze_ends_at is not None:
             self._look_at_freeze(now)
+        self._keep_frozen(now)
         for descriptor, (_, asker, deadline) in list(self._dials.items()):
             if now >= deadline:
                 self._end_dial(descriptor)
@@ -277,6 +281,7 @@ class Supervisor:
         os.kill(self._child, _SIGKILL)  # it cannot have been reaped: only _finish does that
         if (self._is_frozen or self._freeze_ends_at is not None) and self._limits.holds_the_killed:
             self._limits.freezer.thaw()
+        self._end_freeze("thawed")  # or it would be begun again
 
     def _hear_report(self) -> None:
         """Process 1's lines; the end of the pipe is the end of the VM."""
@@ -289,6 +294,8 @@ class Supervisor:
                 self._tell(line)
             elif len(words) == 2 and words[0] in ("exit", "signal") and words[1].isdigit():
                 self._status = (words[0], int(words[1]))
+            elif words == ["stopped"] and self._limits.stopper is not None:
+                self._limits.stopper.note_stopped()
         if not text:
             self._drop(self._report)
             self._done = True
@@ -328,7 +335,7 @@ class Supervisor:
             self._drop(self._console.source)
 
     def _finish(self) -> None:
-        os.kill(self._child, _SIGKILL)  # if it closed its pipe and lives on, it is not process 1 as we made it
+        self._kill("exited")  # it has, or closed its pipe and lives on; and what is frozen must be able to die
         os.waitpid(self._child, 0)  # returns when the last process of the namespace is gone
         if self._reason == "exited" and self._limits.group.has_run_out:
             self._reason = "memory"  # the main process was what the kernel took, and its end was heard first
@@ -449,6 +456,14 @@ class Supervisor:
                 return
             self._limits.freezer.thaw()
         self._end_freeze(self._temperature())
+
+    def _keep_frozen(self, now: float) -> None:
+        """Stop again what woke from being stopped."""
+        stopper = self._limits.stopper
+        if self._is_frozen and stopper is not None and now >= self._look_at:
+            with contextlib.suppress(OSError):  # out of descriptors, say
+                stopper.stays_frozen()
+            self._look_at = now + stopper.look_seconds
 
     def _end_freeze(self, word: str) -> None:
         self._freeze_ends_at = None

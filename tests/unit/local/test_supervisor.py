@@ -215,7 +215,7 @@ def break_runtime(cell: namespace.Cell, folder: Path, *, file: str, old: str, ne
 
 def test_a_freeze_without_end_is_given_up_and_all_goes_on(watched_room: Room, tmp_path: Path) -> None:
     cell = break_runtime(
-        watched_room.cell, tmp_path / "1", file="drivers/stopping.py", old="return not running", new="return False"
+        watched_room.cell, tmp_path / "1", file="drivers/stopping.py", old="return not is_awake", new="return False"
     )
     cell = break_runtime(
         cell, tmp_path / "2", file="supervisor.py", old="_FREEZE_SECONDS = 10.0", new="_FREEZE_SECONDS = 0.3"

@@ -5,7 +5,8 @@ the pivot the interpreter's files are gone. It stays as process 1 and is not dum
 can neither look into it nor reach its one descriptor, the pipe to the supervisor; signals from inside do not end it.
 
 On that pipe go lines: ``failed STEP ERRNO SUBJECT``, or ``built``, ``started`` and at the end ``exit N`` or
-``signal N``. After ``built`` it waits for a byte on the pipe *go*, FREE or PINNED: then the limits hold.
+``signal N``; and ``stopped`` whenever everybody was stopped on request (see ``stopping``). After ``built`` it waits
+for a byte on the pipe *go*, FREE or PINNED: then the limits hold.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import resource
 import select
 
-from . import kernel, mounts, seccomp
+from . import kernel, mounts, seccomp, stopping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def _prepare(plan: mounts.Plan, *, report: int, stage: bool) -> None:
     poll.register(report, 0)
     if poll.poll(0):
         os._exit(1)
+    stopping.obey(lambda: _say(report, "stopped"))
 
 
 def _await_limits(go: int) -> bool:

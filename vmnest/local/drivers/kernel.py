@@ -132,12 +132,6 @@ def set_hostname(name: str) -> None:
     _call("sethostname", raw, ctypes.c_size_t(len(raw)))
 
 
-def get_title() -> str:
-    """What /proc shows as this process's command line."""
-    with open("/proc/self/cmdline", "rb") as reader:
-        return os.fsdecode(reader.read())
-
-
 def set_title(title: str) -> None:
     """What /proc shows as this process's command line: our own one is full of the host's paths."""
     with open("/proc/self/stat", "rb") as reader:

@@ -39,7 +39,7 @@ class Limits:
         self.group = cgroups.Group(config["places"], config["name"])
         self.group.open(memory_bytes=self._memory_bytes, cpus=self._cpus)
         self.watch: memory.MemoryWatch | None = None
-        self._freezer: Freezer = self.group
+        self.stopper: stopping.SignalFreezer | None = None
 
     @property
     def enforced(self) -> str:
@@ -62,7 +62,7 @@ class Limits:
         root = f"/proc/{child}/root"
         proc = os.open(f"{root}/proc", _FOLDER)
         if cgroups.FREEZER not in self.group.roles:
-            self._freezer = stopping.SignalFreezer(proc)
+            self.stopper = stopping.SignalFreezer(proc)
         if cgroups.MEMORY not in self.group.roles:
             folders = [os.open(f"{root}/dev/shm", _FOLDER)]  # noqa: S108 - the sandbox's, no place for files of ours
             if writable != mounts.DISK:
@@ -72,7 +72,7 @@ class Limits:
     @property
     def freezer(self) -> Freezer:
         """What freezes the VM; known after ``admit``."""
-        return self._freezer
+        return self.stopper or self.group
 
     @property
     def holds_the_killed(self) -> bool:
