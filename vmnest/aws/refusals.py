@@ -68,6 +68,8 @@ _HINTS: dict[type[errors.ServiceError], str] = {
     errors.QuotaExceededError: "End sandboxes that nobody needs (suspended ones count), or ask AWS for a higher quota.",
     errors.CapacityError: "Try again in a moment, or in another region.",
     errors.ServiceFaultError: "Try again in a moment.",
+    errors.ConflictError: "Something else is changing it: try again in a moment.",
+    errors.ValidationError: "Check what was given: names, ARNs, the region that they belong to, and sizes.",
 }
 _HINTS_BY_TYPE = {
     **dict.fromkeys(
@@ -146,7 +148,7 @@ def _hint(kind: type[errors.ServiceError], refusal: Refusal) -> str | None:
         return _REDIRECT_HINT
     if refusal.is_page and refusal.error_type is None and refusal.message and refusal.status < 500:
         return _PAGE_HINT
-    return _HINTS.get(kind)
+    return _PAGE_HINT if kind is errors.ServiceError else _HINTS.get(kind)
 
 
 def clock_error(refusal: Refusal, *, skew: float) -> errors.ServiceError:
@@ -184,10 +186,10 @@ def _kind(refusal: Refusal) -> type[errors.ServiceError]:
         return _BY_TYPE[refusal.error_type]
     if refusal.status == 404 and refusal.is_page and refusal.error_type is None:
         return errors.ServiceError  # a gateway does not know the path: this says nothing about what was asked for
-    if refusal.status in _BY_STATUS:
-        return _BY_STATUS[refusal.status]
     if refusal.error_type is not None and re.search(r"throttl", refusal.error_type, re.IGNORECASE):
         return errors.ThrottledError
+    if refusal.status in _BY_STATUS:
+        return _BY_STATUS[refusal.status]
     return errors.ServiceFaultError if refusal.status >= 500 else errors.ServiceError
 
 
@@ -224,8 +226,8 @@ def parse_retry_after(value: str | None, *, date: float | None) -> float | None:
     if value is None:
         return None
     text = value.strip()
-    if text.isascii() and text.isdigit() and len(text) <= 9:
-        return float(text)
+    if text.isascii() and text.isdigit():
+        return float(text)  # however long: a wait that nobody keeps is not the same as none
     at = parse_date(text)
     return None if at is None or date is None else max(0.0, at - date)
 

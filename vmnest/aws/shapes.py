@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -47,6 +48,7 @@ ERROR_TYPE_HEADER = "x-amzn-errortype"
 SERIALIZATION_ERROR = "SerializationException"
 
 _UNRESERVED = "-._~"
+_TYPE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # How services differ beyond their models, as recorded: this one says null for what is absent.
 _SAYS_NULL = {"lambda-microvms"}
 
@@ -180,10 +182,10 @@ def parse_answer(operation: Operation, headers: Headers, body: bytes) -> dict[st
         result: dict[str, Any] = values.from_wire(operation.output, content, keep_unknown=True)
         result.update(_from_headers(operation.output, headers))
     except (WireTypeError, ValueError, RecursionError) as error:
-        raise AnswerMalformed(f"{operation.name} answered what its model does not allow: {error}") from error
+        raise AnswerMalformed(str(error)) from error
     missing = sorted(operation.output.required - result.keys())
     if missing:
-        raise AnswerMalformed(f"{operation.name} answered without {', '.join(missing)}")
+        raise AnswerMalformed(f"it has no {', '.join(missing)}")
     return result
 
 
@@ -196,11 +198,16 @@ def parse_error(headers: Headers, status: int, body: bytes) -> ErrorAnswer:
     named = _field(headers, ERROR_TYPE_HEADER) or content.get("code") or content.get("Code") or content.get("__type")
     message = content.get("message", content.get("Message"))
     return ErrorAnswer(
-        # "com.amazonaws.lambda#ThrottlingException:http://…" is one of several forms.
-        error_type=named.split(":", 1)[0].rsplit("#", 1)[-1] if isinstance(named, str) else None,
+        error_type=_type_name(named) if isinstance(named, str) else None,
         message=message if isinstance(message, str) else None,
         members=content,
     )
+
+
+def _type_name(named: str) -> str | None:
+    """The type in "com.amazonaws.lambda#ThrottlingException:http://…", one of several forms; None if it is no name."""
+    name = named.split(":", 1)[0].rsplit("#", 1)[-1].strip()
+    return name if _TYPE_NAME.fullmatch(name) else None
 
 
 # -- the service's side ------------------------------------------------------------------------------------------------

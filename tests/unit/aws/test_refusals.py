@@ -18,6 +18,7 @@ def refusal(**facts) -> refusals.Refusal:
     [
         ("Throttling", 400, errors.ThrottledError),
         ("FancyThrottlingThing", 420, errors.ThrottledError),
+        ("throttlingException", 400, errors.ThrottledError),
         ("SlowDown", 503, errors.ThrottledError),
         ("AuthFailure", 401, errors.SignatureRefusedError),
         (None, 401, errors.SignatureRefusedError),
@@ -43,7 +44,10 @@ def test_the_type_decides_and_then_the_status(kind, status, expected):
             errors.RoleNotReadyError,
             "trust lambda.amazonaws.com",
         ),
-        ({"message": "Role cannot be deleted"}, errors.ValidationError, None),
+        ({"message": "Role cannot be deleted"}, errors.ValidationError, "Check what was given"),
+        ({"status": 409}, errors.ConflictError, "again in a moment"),
+        ({"status": 418}, errors.ServiceError, "check the endpoint's URL"),
+        ({"status": 101, "message": None}, errors.ServiceError, "check the endpoint's URL"),
         ({"status": 403, "message": "role x cannot be assumed"}, errors.AccessDeniedError, "Allow the named action"),
         ({"status": 403, "message": None}, errors.AccessDeniedError, "region xx-1"),
         (
@@ -65,7 +69,7 @@ def test_the_type_decides_and_then_the_status(kind, status, expected):
 def test_each_refusal_has_its_own_remedy(facts, kind, hint):
     error = refusals.to_error(refusal(**facts))
     assert type(error) is kind
-    assert hint is None or hint in error.hint
+    assert hint in error.hint
 
 
 def test_a_fault_of_the_service_tells_the_request_for_its_support():
@@ -93,7 +97,8 @@ def test_a_message_is_one_bounded_line():
         ("soon", None),
         ("1.5", None),
         ("\u0665", None),
-        ("9" * 30, None),
+        ("9" * 30, 1e30),
+        ("9" * 5000, float("inf")),
         (formatdate(1_800_000_010), 10.0),
         (formatdate(1_700_000_000), 0.0),
     ],

@@ -286,15 +286,15 @@ def test_an_answer_keeps_what_the_model_does_not_know_and_drops_nulls() -> None:
     ("body", "said"),
     [
         (b"<html><body>502 Bad Gateway</body></html>", "Expecting value"),
-        (b"", "without endpoint, imageArn"),
-        (b"{}", "without endpoint, imageArn"),
+        (b"", "has no endpoint, imageArn"),
+        (b"{}", "has no endpoint, imageArn"),
         (b"null", "NoneType"),
         (b"[]", "list"),
         (b'"text"', "str"),
         (b"\xff\xfe\xfd", "utf-16"),
         (b'{"a": NaN}', "NaN"),
         (b"[" * 100_000, "recursion"),
-        (answer_body(startedAt=None), "without startedAt"),
+        (answer_body(startedAt=None), "has no startedAt"),
         (answer_body(startedAt="soon"), "startedAt: 'soon' is no timestamp"),
         (answer_body(startedAt=1e300), "startedAt: '1e[+]300' is no timestamp"),
         (answer_body(state=5), "state: NUMBER_VALUE can not be converted to a String"),
@@ -331,6 +331,9 @@ def test_headers_may_be_pairs_or_a_mapping() -> None:
         ([], b"null", None, None),
         ([], b'{"message": {"a": 1}, "__type": 5}', None, None),
         ([], b"\x80", None, None),
+        ([], b'{"__type":"x#Evil\\nType","message":"m"}', None, "m"),
+        ([], json.dumps({"code": "x" * 5000, "message": "m"}).encode(), None, "m"),
+        ([("X-AMZN-ERRORTYPE", " Throttled ")], b"{}", "Throttled", None),
     ],
 )  # fmt: skip
 def test_an_error_answer_of_any_kind_is_read(
