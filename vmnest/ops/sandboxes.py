@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from .. import errors, registry, settings
 from ..deadline import Deadline
 from . import creation, views
@@ -38,7 +40,11 @@ def create_sandbox(
     """
     registry.check_name(name)  # before anything else: a bad name is one on every target
     sandbox = creation.start(name, demand or creation.Demand(), replace=replace, local=local, region=region)
-    return views.Look(region=region, deadline=Deadline(ASK_SECONDS)).at(sandbox.record)
+    with contextlib.ExitStack() as undo:
+        undo.enter_context(sandbox)  # who is interrupted now has not heard of it yet: it is not to stay behind
+        data = views.Look(region=region, deadline=Deadline(ASK_SECONDS)).at(sandbox.record)
+        undo.pop_all()
+    return data
 
 
 def list_sandboxes(

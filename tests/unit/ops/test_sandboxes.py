@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 import time
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.control import vm
+from tests.support.control import IMAGE_ARN, vm
 from tests.support.peers import Answer, Peer, Request, Serve, Step, json_answer
 from vmnest import errors, registry
 from vmnest.ops import creation, sandboxes, views
@@ -249,3 +250,18 @@ def test_a_name_in_use_is_refused_and_nothing_is_started(start: Start, known: re
     with pytest.raises(errors.NameInUseError):
         sandboxes.create_sandbox(name="web", demand=creation.Demand(image=image))
     assert [request.method for request in peer.requests if request.method == "POST"] == []
+
+
+def test_whoever_is_interrupted_while_a_new_one_is_looked_at_leaves_none(start: Start, known: registry.Registry) -> None:
+    def answer(request: Request) -> Answer:
+        if request.target.endswith("/auth-token"):
+            return json_answer(200, {"authToken": {"X-aws-proxy-auth": "jwe"}})
+        if (request.method, request.target) == ("GET", "/2025-09-09/microvms/microvm-1"):
+            _thread.interrupt_main()
+        return json_answer(200, vm(endpoint=peer.url, status="ok"))  # and that of its agent
+
+    peer = start(*[answer] * 9)
+    with pytest.raises(KeyboardInterrupt):
+        sandboxes.create_sandbox(name="web", demand=creation.Demand(image=IMAGE_ARN))
+    assert known.all() == []
+    assert [request.method for request in peer.requests][-2:] == ["GET", "DELETE"]
