@@ -26,7 +26,7 @@ _STOP_NOTES = (
     "Nothing in it runs on, and connections to it are cut. It goes on with vmnest start, or with its next use;\n"
     "its time goes on too: at the end of its maximum duration it ends, suspended or not."
 )
-_WAIT_NOTES = f"States: {', '.join(names.STATES)}. To wait wakes nothing up."
+_WAIT_NOTES = f"States: {', '.join(names.STATES)}. Waiting wakes nothing."
 
 
 def build_parser(verb: verbs.Verb) -> words.Parser:
