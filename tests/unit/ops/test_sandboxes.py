@@ -252,7 +252,9 @@ def test_a_name_in_use_is_refused_and_nothing_is_started(start: Start, known: re
     assert [request.method for request in peer.requests if request.method == "POST"] == []
 
 
-def test_whoever_is_interrupted_while_a_new_one_is_looked_at_leaves_none(start: Start, known: registry.Registry) -> None:
+def test_whoever_is_interrupted_while_a_new_one_is_looked_at_leaves_none(
+    start: Start, known: registry.Registry
+) -> None:
     def answer(request: Request) -> Answer:
         if request.target.endswith("/auth-token"):
             return json_answer(200, {"authToken": {"X-aws-proxy-auth": "jwe"}})
