@@ -30,6 +30,7 @@ _LOOK_SHARE = 10  # a look that took t seconds, since there are thousands of pro
 _SHARE = 20  # a count that took t seconds is followed by a pause of 20 t
 _SEARCH_SECONDS = 60.0
 _BLOCK_BYTES = 512
+_FILE_BYTES = 1024  # what a file in memory costs beside its pages, as the kernel itself reckons
 _TABLE_FIELDS = (b"VmPTE:",)  # a program can fill memory with those of pages that it only reads
 _ROUGH_FIELDS = (b"RssAnon:", b"RssShmem:", b"VmSwap:", *_TABLE_FIELDS)
 _PRIVATE_FIELDS = (b"Pss_Anon:", b"SwapPss:")
@@ -142,7 +143,7 @@ def _files_in(folder: int) -> Iterator[os.stat_result]:
 
 def _used_bytes(folder: int) -> int:
     found = os.fstatvfs(folder)
-    return (found.f_blocks - found.f_bfree) * found.f_frsize
+    return (found.f_blocks - found.f_bfree) * found.f_frsize + (found.f_files - found.f_ffree) * _FILE_BYTES
 
 
 def _segment_bytes() -> int:

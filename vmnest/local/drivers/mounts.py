@@ -265,7 +265,8 @@ def mount_proc(plan: Plan) -> None:
 def mount_devices(plan: Plan) -> None:
     """/dev: the few devices that every program expects."""
     dev = _inside("/dev")
-    kernel.mount("tmpfs", dev, "tmpfs", flags=kernel.MS_NOSUID | kernel.MS_NOEXEC, options="mode=0755,size=64k")
+    size = "mode=0755,size=64k,nr_inodes=512"
+    kernel.mount("tmpfs", dev, "tmpfs", flags=kernel.MS_NOSUID | kernel.MS_NOEXEC, options=size)
     for name in _DEVICES:
         os.close(os.open(f"{dev}/{name}", os.O_CREAT | os.O_CLOEXEC, 0o666))
         kernel.mount(f"/dev/{name}", f"{dev}/{name}", flags=kernel.MS_BIND)

@@ -36,6 +36,10 @@ with open('/dev/shm/file', 'wb') as writer:
     writer.write(b'x' * 30 * 2**20)
 kept = [b'x' * 2**20 for _ in range(50)]
 time.sleep(1000)""",
+    "files without content": """
+for number in range(300000):
+    os.close(os.open(f'/dev/shm/{number}', os.O_CREAT))
+time.sleep(1000)""",
     "files without a name": """
 kept = []
 for _ in range(128):
@@ -183,3 +187,17 @@ def test_no_group_is_left_when_a_machine_ended_by_itself(held_room: Room) -> Non
     assert held_room.over.wait(20)
     assert not [group for group in groups if os.path.exists(group)]
     assert "cgroups" not in os.listdir(launch.folder)
+
+
+def test_the_folder_of_devices_cannot_be_filled_with_files(held_room: Room) -> None:
+    """An empty one has no block, but costs memory all the same."""
+    running = held_room.start_python("""
+import os
+try:
+    for number in range(100000):
+        os.close(os.open(f'/dev/{number}', os.O_CREAT))
+except OSError as error:
+    print(error.strerror)
+""")
+    assert held_room.over.wait(20)
+    assert held_room.console(running) == "No space left on device\n"

@@ -95,7 +95,7 @@ def test_a_process_that_ends_meanwhile_is_nothing(proc: int, tmp_path: Path) -> 
 def test_files_in_memory_count(proc: int, tmp_path: Path) -> None:
     """Of whatever file system the descriptor is of: here, one that has more than that in use."""
     found = os.fstatvfs(proc)
-    used = (found.f_blocks - found.f_bfree) * found.f_frsize
+    used = (found.f_blocks - found.f_bfree) * found.f_frsize  # and something for the files themselves
     process(tmp_path, 2)
     assert watch(proc, limit=used // 2, folders=(proc,)).step(1)
 
