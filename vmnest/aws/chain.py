@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 REMEMBER_FAILURE_SECONDS = 5.0
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 15.0
+PROCESS_SECONDS = 300.0  # a person may have to log in meanwhile
 ATTEMPTS = 3
 _TEXT_CHARACTERS = 300
 
@@ -45,6 +46,8 @@ _ORIGINS = {
     "custom-process": "the credential_process of profile {profile}",
     "container-role": "the container's role",
     "iam-role": "the instance's role",
+    "shared-credentials-file": "profile {profile} in the credentials file",
+    "config-file": "profile {profile} in the config file",
 }
 
 
@@ -114,7 +117,8 @@ class ChainSource:
             frozen = state.found.get_frozen_credentials()
         except (*ours, *_RAISED_BY_CHANCE) as error:
             raise self._broken(error) from error
-        if not frozen.access_key or not frozen.secret_key:
+        parts = (frozen.access_key, frozen.secret_key, frozen.token or "")
+        if not all(parts[:2]) or not all(isinstance(part, str) for part in parts):
             raise errors.CredentialsBrokenError(
                 f"{self._origin(state.found)} gives no keys", hint="Repair it, or choose another profile."
             )
@@ -137,7 +141,8 @@ class ChainSource:
         return profiles.chosen_name(environ=self._environ, profile=self._profile) or profiles.DEFAULT
 
     def _broken(self, error: Exception) -> errors.CredentialsBrokenError:
-        text, hint = explain(error, profile=self._name)
+        found = profiles.load(environ=self._environ, profile=self._profile)
+        text, hint = explain(error, profile=self._name, is_sso=any(map(found.get, ("sso_session", "sso_start_url"))))
         return errors.CredentialsBrokenError(f"the source of AWS credentials fails: {text}", hint=hint)
 
 
@@ -207,10 +212,20 @@ def _instance_metadata(made: Session, environ: Mapping[str, str]) -> instance.In
     return instance.InstanceMetadata(
         url=made.get_config_variable("ec2_metadata_service_endpoint") or default,
         is_enabled=environ.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true",
-        timeout=float(made.get_config_variable("metadata_service_timeout")),
-        attempts=int(made.get_config_variable("metadata_service_num_attempts")),
+        timeout=_number(made, "metadata_service_timeout"),
+        attempts=_number(made, "metadata_service_num_attempts"),
         is_v1_allowed=not made.get_config_variable("ec2_metadata_v1_disabled"),
     )
+
+
+def _number(made: Session, name: str) -> int:
+    try:
+        found = int(made.get_config_variable(name))
+    except ValueError:
+        found = -1
+    if found < 0:
+        raise errors.SettingError(f"{name} is no whole number", hint=f"Repair AWS_{name.upper()} or the profile.")
+    return found
 
 
 class _ProfileProviders:
@@ -226,15 +241,39 @@ class _ProfileProviders:
         """As botocore's builder of that name makes them."""
         from botocore.credentials import ProcessProvider
 
-        process = ProcessProvider(profile_name, lambda: self._made.full_config, popen=_open_process)
+        process = ProcessProvider(profile_name, lambda: self._made.full_config, popen=_Process)
         found = self._builder.providers(profile_name, disable_env_vars)
         return [process if each.METHOD == process.METHOD else each for each in found]
 
 
-def _open_process(command: Any, **options: Any) -> subprocess.Popen[bytes]:
-    # A pipe is a command's input, or the requests of an MCP client: a program that reads would take them away.
-    is_interactive = sys.stdin is not None and sys.stdin.isatty()
-    return subprocess.Popen(command, stdin=None if is_interactive else subprocess.DEVNULL, **options)
+class _Process(subprocess.Popen[bytes]):
+    """A ``credential_process``: it may lead somebody through a login, but does not hold us up for ever."""
+
+    def __init__(self, command: Any, **options: Any) -> None:
+        # A pipe is a command's input, or the requests of an MCP client: a program that reads would take them away.
+        is_interactive = sys.stdin is not None and sys.stdin.isatty()
+        super().__init__(command, stdin=None if is_interactive else subprocess.DEVNULL, **options)
+
+    def communicate(self, input: Any = None, timeout: float | None = None) -> tuple[Any, Any]:  # noqa: A002 - its name
+        """All that it prints."""
+        seconds = PROCESS_SECONDS if timeout is None else timeout
+        try:
+            return super().communicate(input, seconds)
+        except subprocess.TimeoutExpired as error:
+            raise errors.CredentialsBrokenError(
+                f"the credential_process has not ended after {seconds:g} s", hint="Run it by hand, and repair it."
+            ) from error
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Leave neither it nor its pipes, which a child of its own may hold open."""
+        if self.poll() is None:
+            self.kill()
+        for pipe in (self.stdout, self.stderr):
+            if pipe is not None:
+                pipe.close()
+        self.wait()
 
 
 def _assume_role_provider(
@@ -313,7 +352,7 @@ def _is_session(found: object) -> bool:
 # -- what went wrong ---------------------------------------------------------------------------------------------------
 
 
-def explain(error: Exception, *, profile: str) -> tuple[str, str]:
+def explain(error: Exception, *, profile: str, is_sso: bool = False) -> tuple[str, str]:
     """What a provider raised, in one line, and the remedy that fits."""
     from botocore import exceptions
 
@@ -324,7 +363,9 @@ def explain(error: Exception, *, profile: str) -> tuple[str, str]:
     if isinstance(error, exceptions.ClientError):
         return text, _hint_for_refusal(error, log_in=log_in)
     if isinstance(error, exceptions.CredentialRetrievalError):
-        return text, f"Run by hand what profile {profile} or AWS_CONTAINER_CREDENTIALS_FULL_URI names, and repair it."
+        is_process = error.kwargs.get("provider") == "custom-process"
+        named_by = f"profile {profile}" if is_process else f"profile {profile} or AWS_CONTAINER_CREDENTIALS_FULL_URI"
+        return text.rstrip(": "), f"Run by hand what {named_by} names, and repair it."
     if isinstance(error, (exceptions.HTTPClientError, exceptions.ConnectionError)):
         return text, "Check this machine's network, its proxy variables, and AWS_ENDPOINT_URL."
     if isinstance(error, exceptions.BotoCoreError):
@@ -335,7 +376,7 @@ def explain(error: Exception, *, profile: str) -> tuple[str, str]:
     if isinstance(error, RuntimeError):
         return text, "Check this machine's clock, and what gives out the keys."
     kind = type(error).__name__
-    return f"what it answers cannot be understood ({kind}: {text})", (
+    return f"what it answers cannot be understood ({kind}: {text})", log_in if is_sso else (
         f"Run by hand what profile {profile} or the AWS variables name as the source, and repair it."
     )
 

@@ -28,8 +28,13 @@ _ROLE_NAME = re.compile(r"[A-Za-z0-9_+=,.@-]{1,128}")
 # them and to ask again after a while. botocore asks a quarter of an hour before the end that it is told.
 _AT_LEAST_SECONDS = 1200.0
 _NO_TOKEN_THERE = {403, 404, 405}
+_TOKEN = re.compile(r"[!-~]+")
 
 REQUIRED = ("AccessKeyId", "SecretAccessKey", "Token", "Expiration")
+
+
+class _NoMetadataService(Exception):  # noqa: N818 - a finding, which becomes the outcome
+    """Something else answers at its address, or it does not work."""
 
 
 class InstanceMetadata:
@@ -68,6 +73,9 @@ class InstanceMetadata:
             return {}
         try:
             return self._retrieve()
+        except _NoMetadataService as error:
+            self.outcome = str(error)
+            return {}
         except errors.TransportError as error:
             slow = isinstance(error, errors.ReadTimeoutError) or "time allowed" in error.message
             self.outcome = f"no answer within {self._timeout:g} s" if slow else "cannot be reached"
@@ -117,7 +125,9 @@ class InstanceMetadata:
         if status in _NO_TOKEN_THERE or (status == 200 and not token):
             return None
         if status != 200:
-            raise errors.TransportError(f"the metadata service answers {status}")
+            raise _NoMetadataService(f"answers {status}")
+        if not _TOKEN.fullmatch(token):
+            raise _NoMetadataService("answers what is no token")
         return token
 
     def _get(self, path: str, token: str | None) -> tuple[int, bytes]:

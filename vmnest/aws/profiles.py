@@ -129,8 +129,13 @@ def _parse_version(path: str, stamp: tuple[object, ...]) -> Mapping[str, Mapping
             text = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise _broken(path, getattr(error, "strerror", None) or type(error).__name__) from error
+    except UnicodeDecodeError:
+        raise _broken(path, "it is not UTF-8") from None
+    except OSError as error:
+        raise _broken(path, error.strerror or type(error).__name__) from error
+    if text.startswith("\ufeff"):
+        # botocore and the AWS CLI do not read it either; what they say of it nobody understands.
+        raise _broken(path, "it begins with a byte order mark (save it as UTF-8 without one)")
     import configparser  # only those who have such a file pay for it
 
     # No section is the default of the others: unlike configparser's own DEFAULT.

@@ -4,6 +4,7 @@ import getpass
 import io
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -446,6 +447,16 @@ BROKEN = {
         "gives no keys",
         "Repair",
     ),
+    "has a key that is no text": (
+        PROCESS.format('echo \'{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": 5}\''),
+        "the credential_process of profile default gives no keys",
+        "Repair",
+    ),
+    "has half a pair": (
+        "[default]\naws_access_key_id =\naws_secret_access_key = x\n",
+        "profile default in the config file gives no keys",
+        "Repair",
+    ),
     "is ended": (
         PROCESS.format(
             'echo \'{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "B", "SessionToken": "C", '
@@ -496,7 +507,35 @@ def test_a_source_that(home, case):
     assert hint in caught.value.hint
     assert "\n" not in caught.value.message
     assert len(caught.value.message) < 500
-    assert caught.value.__cause__ is not None or case == "has an empty key"
+    assert caught.value.__cause__ is not None or "gives no keys" in text
+    assert not caught.value.message.endswith(":")
+
+
+def test_a_process_that_does_not_end_is_ended(home, monkeypatch):
+    monkeypatch.setattr(chain, "PROCESS_SECONDS", 0.5)
+    # Its child holds the pipes open when it is gone itself.
+    (home / "keys.sh").write_text(f"sleep 300 &\necho $! > {home}/child\nwait\n")
+    write(home, f"[default]\ncredential_process = sh {home}/keys.sh\n")
+    with pytest.raises(errors.CredentialsBrokenError, match=r"not ended after 0\.5 s") as caught:
+        get()
+    os.kill(int((home / "child").read_text()), signal.SIGKILL)
+    assert "Run it by hand" in caught.value.hint
+
+
+def test_a_damaged_token_of_sso_asks_for_a_login(home, portal, ask):
+    write(home, SSO_SESSION)
+    for damage in ({"expiresAt": "soon"}, {"expiresAt": 5}):
+        write_token(home, "s", **damage)
+        assert "aws sso login --profile p" in ask()["hint"]
+
+
+@pytest.mark.parametrize("name", ["AWS_METADATA_SERVICE_TIMEOUT", "AWS_METADATA_SERVICE_NUM_ATTEMPTS"])
+@pytest.mark.parametrize("value", ["soon", "-1", "nan"])
+def test_settings_of_the_instance_s_metadata_that_are_none_are_named(home, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(errors.SettingError) as caught:
+        get()
+    assert name in caught.value.hint
 
 
 def test_an_sso_login_that_has_ended_asks_for_another(home, portal, ask):

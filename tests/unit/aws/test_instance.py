@@ -66,7 +66,11 @@ def test_switched_off_it_is_not_asked(world: World):
     [
         ([Silence(), Silence()], "no answer within 0.2 s"),
         ([HangUp()], "cannot be reached"),
-        ([Answer(400)], "cannot be reached"),
+        ([Answer(400)], "answers 400"),
+        ([Answer(302)], "answers 302"),
+        ([Answer(200, b"<html>Log in here</html>")], "answers what is no token"),
+        ([Answer(200, b"token\r\nX-Header: x")], "answers what is no token"),
+        ([Answer(200, b"\xff")], "answers what is no token"),
         ([Answer(200, b"t"), Answer(404)], "has no role"),
         ([Answer(200, b"t"), Answer(200, b"")], "has no role"),
         ([Answer(200, b"t"), Answer(200, b"<html>page</html>")], "has no role"),

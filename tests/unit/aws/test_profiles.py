@@ -128,6 +128,17 @@ def test_a_damaged_file_is_named_and_not_quoted(tmp_path, text):
     assert "\n" not in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"\xef\xbb\xbf[default]\n", "byte order mark"), ("[default]\n".encode("utf-16"), "not UTF-8")],
+    ids=["mark", "UTF-16"],
+)
+def test_what_an_editor_hides_is_said(tmp_path, content, said):
+    (tmp_path / "c").write_bytes(content)
+    with pytest.raises(errors.CredentialsBrokenError, match=said):
+        profiles.load(environ={"HOME": "/nonexistent", "AWS_CONFIG_FILE": str(tmp_path / "c")})
+
+
 def test_a_folder_in_place_of_a_file_is_an_error_that_names_it(tmp_path):
     with pytest.raises(errors.CredentialsBrokenError, match=str(tmp_path)):
         profiles.load(environ={"HOME": "/nonexistent", "AWS_CONFIG_FILE": str(tmp_path)})
