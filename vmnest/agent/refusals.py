@@ -144,7 +144,11 @@ def _endpoint_error(status: int, headers: Headers, text: str, *, port: int) -> e
         return errors.AgentUnreachableError(
             "something between here and the agent gave up waiting (504)", details=details
         )
-    return errors.EndpointError(f"the sandbox's endpoint answered with status {status}{said}", details=details)
+    return errors.EndpointError(
+        f"the sandbox's endpoint answered with status {status}{said}",
+        hint="Does something between here and the sandbox (a proxy, a login page) answer in its place?",
+        details=details,
+    )
 
 
 def _refused(text: str, details: dict[str, object], *, port: int) -> errors.EndpointError:
@@ -177,7 +181,8 @@ def _agent_error(status: int, body: bytes, *, asked: str) -> errors.VmnestError:
             f"the agent in this sandbox has no such route ({asked}): {detail or status}", details=details
         )
     kind = kind or errors.AgentError
-    return kind(detail or f"the agent answered with status {status}", hint=_HINTS.get(kind), details=details)
+    hint = _HINTS.get(kind) or (None if detail else "Is it the agent that listens on the agent's port?")
+    return kind(detail or f"the agent answered with status {status}", hint=hint, details=details)
 
 
 def _class_without_code(status: int, detail: str, *, asked: str) -> type[errors.AgentError] | None:

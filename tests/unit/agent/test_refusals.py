@@ -137,9 +137,14 @@ def test_whether_a_refused_command_may_have_run_is_told(
     assert not (error.retryable and outcome == "unknown")
 
 
-@pytest.mark.parametrize("status", [403, 429, 502, 503])
+@pytest.mark.parametrize("status", [302, 400, 403, 404, 407, 429, 500, 502, 503, 504])
 def test_a_refusal_says_what_to_do(status: int) -> None:
     assert from_endpoint(status).hint
+
+
+def test_an_agent_that_says_nothing_may_be_none() -> None:
+    assert "listens on the agent's port" in (from_agent(500, {}).hint or "")
+    assert from_agent(500, {"detail": "the disk is full"}).hint is None
 
 
 @pytest.mark.parametrize(
