@@ -562,12 +562,14 @@ _SECRET = re.compile(
     r"(?i)((?:x-aws-proxy-auth|x-amz-security-token|authorization|aws_secret_access_key|secret_?access_?key"
     r"|session_?token|lambda-microvms\.authentication)[\"']?\s*[:=.]\s*[\"']?)(?:AWS4-HMAC-SHA256\s[^\"'\r\n]*|[^\s\"',;&}]+)"
 )
+# The login in a URL: proxies have one.
+_LOGIN = re.compile(r"(?<=://)[^/\s\"'@:]*:[^/\s\"']*@")
 _JWE = re.compile(r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*\.[A-Za-z0-9_.-]+")
 
 
 def redact(text: str) -> str:
     """Replace what looks like a credential, a signature or a token by ``[redacted]``."""
-    return _JWE.sub("[redacted]", _SECRET.sub(r"\1[redacted]", text))
+    return _LOGIN.sub("[redacted]@", _JWE.sub("[redacted]", _SECRET.sub(r"\1[redacted]", text)))
 
 
 def redact_all(value: object) -> object:

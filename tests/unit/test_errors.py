@@ -121,6 +121,8 @@ def test_an_error_about_a_command_carries_its_result() -> None:
         "aws_secret_access_key = hunter2",
         "lambda-microvms.authentication.hunter2, lambda-microvms",
         "bad token eyJhbGciOiJkaXIi.hunter2.hunter2",
+        'Failed to connect to proxy URL: "http://socks5://me:hunter2@proxy"',
+        "Failed to parse: http://me:hunter2@hunter2@proxy:99999",
     ],
 )
 def test_secrets_do_not_travel_in_messages(text: str) -> None:
@@ -129,8 +131,8 @@ def test_secrets_do_not_travel_in_messages(text: str) -> None:
 
 
 def test_other_text_is_left_alone() -> None:
-    text = "GetMicrovm of microvm-1 in us-east-1: 404 (request 12)"
-    assert errors.redact(text) == text
+    for text in ("GetMicrovm of microvm-1 in us-east-1: 404 (request 12)", "http://host:8080/a@b and https://[::1]:9/"):
+        assert errors.redact(text) == text
 
 
 def test_what_machines_read_is_redacted_too() -> None:

@@ -25,7 +25,9 @@ _SUFFIXES = (
     ("eusc-", "amazonaws.eu", "api.amazonwebservices.eu"),
     ("", "amazonaws.com", "api.aws"),
 )
-_URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", re.IGNORECASE)
+_URL = re.compile(
+    r"https?://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?(?:/[^\s?#]*)?", re.IGNORECASE | re.ASCII
+)
 
 
 def resolve(service: str, *, region: str, environ: Mapping[str, str], profile: str | None = None) -> str:
@@ -70,7 +72,8 @@ def check(url: str, source: str) -> str:
     Raises:
         errors.SettingError: it is no URL; ``source`` says where it stands.
     """
-    if not _URL.fullmatch(url):
+    match = _URL.fullmatch(url)
+    if match is None or int(match["port"] or 1) not in range(1, 65536):
         raise errors.SettingError(
             f"the endpoint in {source} is no http or https URL", hint="It looks like https://HOST."
         )

@@ -85,9 +85,13 @@ def test_each_service_has_its_own_variable():
     assert endpoint.resolve(SERVICE, region="us-east-1", environ=environ) != "http://core"
 
 
-@pytest.mark.parametrize(
-    "url", ["127.0.0.1:80", "ftp://a", "http://", "http://a b", "http://a?b", "http://user:hunter2@a", "http://a\n"]
+NO_URLS = (
+    *("127.0.0.1:80", "ftp://a", "http://", "http://a b", "http://a?b", "http://user:hunter2@a", "http://a\n"),
+    *("http://a:0", "http://a:65536", "http://a:99999999", "http://a:", "http://a:b", "http://\u00e4", "http://[::1"),
 )
+
+
+@pytest.mark.parametrize("url", NO_URLS)
 def test_an_override_that_is_no_url_names_its_source_and_not_itself(url):
     with pytest.raises(errors.SettingError, match="AWS_ENDPOINT_URL ") as caught:
         endpoint.resolve(SERVICE, region="us-east-1", environ={"HOME": "/nonexistent", "AWS_ENDPOINT_URL": url})
