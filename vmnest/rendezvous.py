@@ -275,8 +275,13 @@ def write_daemon(path: str, daemon: Daemon) -> None:
     write_file(os.path.join(path, DAEMON_FILE), json.dumps(_to_wire(daemon)).encode())
 
 
-def remove_daemon(path: str) -> None:
-    """Take the daemon's address back."""
+def remove_daemon(path: str, *, pid: int | None = None) -> None:
+    """Take the address back: that of the daemon with this ``pid``, or whatever is there."""
+    if pid is not None:
+        # Another daemon may have come since: one whose folder was removed, and made anew, lives on for a while.
+        published = read(path)
+        if published is None or published.pid != pid:
+            return
     _remove(os.path.join(path, DAEMON_FILE))
 
 

@@ -182,14 +182,17 @@ class Daemon:
 
     def _shut_down(self) -> api.Own:
         # Before the answer: who reads it finds no address of a daemon that is about to end.
-        rendezvous.remove_daemon(self._config.folder)
+        self._withdraw()
         return api.Own({}, then=lambda: self.stop("asked to"))
 
     def _retire(self, opened: vms.VMs) -> api.Own:
         if not opened.retire():
             return api.Own({"retired": False})
-        rendezvous.remove_daemon(self._config.folder)
+        self._withdraw()
         return api.Own({"retired": True}, then=lambda: self.stop("a newer one takes over"))
+
+    def _withdraw(self) -> None:
+        rendezvous.remove_daemon(self._config.folder, pid=os.getpid())
 
     # -- running and the end -------------------------------------------------------------------------------------------
 
@@ -221,7 +224,7 @@ class Daemon:
             with rendezvous.start_lock(self._config.folder, deadline.Deadline(0)):
                 if not self._is_idle():
                     return False
-                rendezvous.remove_daemon(self._config.folder)
+                self._withdraw()
         except errors.WaitTimeoutError:
             return False
         self.stop("idle")
@@ -230,7 +233,7 @@ class Daemon:
     def close(self) -> None:
         """End everything, VMs first."""
         with contextlib.suppress(OSError):
-            rendezvous.remove_daemon(self._config.folder)
+            self._withdraw()
         self._resources.close()
 
 

@@ -69,6 +69,16 @@ def test_it_serves_from_open_to_close(folder):
     assert not answers(port_of(address))
 
 
+def test_it_takes_its_own_address_back_and_no_other_one(folder):
+    with opened(folder):
+        assert rendezvous.read(folder).pid == os.getpid()
+    assert rendezvous.read(folder) is None
+    with opened(folder):
+        # The folder was removed, and a daemon that found it empty has come since.
+        rendezvous.write_daemon(folder, rendezvous.Daemon(url="http://127.0.0.1:1", version="1.0", pid=1))
+    assert rendezvous.read(folder).pid == 1
+
+
 def test_its_port_is_kept_for_the_next_one(folder):
     with opened(folder) as (_, first):
         pass
