@@ -2,9 +2,12 @@
 
 Stand-alone (see ``runtime``). Strategy: what processes have in memory, and the files that they keep there, is summed
 up cheaply and too high (a page that two processes share counts twice). Only when that is over the limit each page is
-counted once, which costs milliseconds a process, and takes at most a twentieth of the time. The less is free, the
-sooner the next look: a program can fill some hundred MiB while nobody looks, not many GiB. While nothing changes the
-looks grow rarer.
+counted once, which costs milliseconds a process, and takes at most a twentieth of the time; a fifth, if the cheap sum
+has grown since the last count by more than was free then. The less is free, the sooner the next look: a program can
+fill some hundred MiB while nobody looks, not many GiB. While nothing changes the looks grow rarer.
+
+A program can make a count take long, so that much happens until the next. So a count has its time, and processes that
+it had none for count as in the cheap sum.
 
 Files without a name (memfd) that no process has mapped are in no process's sum. They are searched for when the whole
 machine's shared memory grew by more than the sandbox may still use, or a minute went by.
@@ -27,7 +30,10 @@ _SHORTEST_SECONDS = 0.05
 _LONGEST_SECONDS = 1.0
 _STEADY_FACTOR = 4
 _LOOK_SHARE = 10  # a look that took t seconds, since there are thousands of processes, is followed by a pause of 10 t
-_SHARE = 20  # a count that took t seconds is followed by a pause of 20 t
+_SHARE = 20  # a count that took t seconds is followed by a pause of 20 t,
+_LONGEST_REST_SECONDS = 5.0  # or this,
+_GROWN_SHARE = 4  # or 4 t if so much came since that it may be too much
+_COUNT_SECONDS = 1.0  # of CPU time: on a machine that is busy, a count comes as far
 _SEARCH_SECONDS = 60.0
 _BLOCK_BYTES = 512
 _FILE_BYTES = 1024  # what a file in memory costs beside its pages, as the kernel itself reckons
@@ -48,8 +54,11 @@ class MemoryWatch:
         self._used = 0
         self._unnamed = 0
         self._searched_at = now
+        self._search_rest_until = now
         self._machine_shared = _machine_shared()
         self._rest_until = now
+        self._short_rest_until = now
+        self._grows_until = 0  # beyond this cheap sum, what was free at the last count may be used up
         self.due = now + _SHORTEST_SECONDS
 
     def step(self, now: float) -> bool:
@@ -62,21 +71,36 @@ class MemoryWatch:
         headroom = self._limit - self._used
         pause = plan_pause(headroom, steady=self._used == before)
         self.due = now + max(pause, _LOOK_SHARE * (time.monotonic() - began))
-        return headroom < 0 and now >= self._rest_until and self._count(now, files) > self._limit
+        return headroom < 0 and self._is_rested(now) and self._count(now, files) > self._limit
+
+    def _is_rested(self, now: float) -> bool:
+        return now >= (self._rest_until if self._used <= self._grows_until else self._short_rest_until)
 
     def _count(self, now: float, files: int) -> int:
         """Each page once. Of what is shared, and may be a file's as well, the larger is taken."""
         private = shared = 0
         began = time.monotonic()
+        end = time.thread_time() + _COUNT_SECONDS
         for name in self._processes():
             try:
-                private += self._sum(name, "smaps_rollup", _PRIVATE_FIELDS)
-                shared += self._sum(name, "smaps_rollup", _SHARED_FIELDS)
-                private += self._sum(name, "status", _TABLE_FIELDS)
-            except PermissionError:  # a process that hides itself gets no benefit of the doubt
-                private += self._sum(name, "status", _ROUGH_FIELDS)
-        self._rest_until = now + _SHARE * (time.monotonic() - began)
-        return private + max(shared, files + self._unnamed)
+                pages = self._count_pages(name) if time.thread_time() < end else None
+            except PermissionError:
+                pages = None
+            if pages is None:  # a process that hides itself gets no benefit of the doubt
+                pages = self._sum(name, "status", _ROUGH_FIELDS), 0
+            private += pages[0]
+            shared += pages[1]
+        counted = private + max(shared, files + self._unnamed)
+        took = time.monotonic() - began
+        self._rest_until = now + min(_SHARE * took, _LONGEST_REST_SECONDS)
+        self._short_rest_until = now + min(_GROWN_SHARE * took, _LONGEST_REST_SECONDS)
+        self._grows_until = self._used + self._limit - counted
+        return counted
+
+    def _count_pages(self, process: str) -> tuple[int, int]:
+        """What a process has for itself, and its share of what it shares."""
+        private = self._sum(process, "smaps_rollup", _PRIVATE_FIELDS) + self._sum(process, "status", _TABLE_FIELDS)
+        return private, self._sum(process, "smaps_rollup", _SHARED_FIELDS)
 
     def _processes(self) -> list[str]:
         """All but process 1, which is ours."""
@@ -99,17 +123,23 @@ class MemoryWatch:
 
     def _look_for_unnamed(self, now: float, *, headroom: int) -> None:
         shared = _machine_shared()
-        if shared - self._machine_shared <= headroom - self._unnamed and now - self._searched_at < _SEARCH_SECONDS:
+        has_grown = shared - self._machine_shared > headroom - self._unnamed and now >= self._search_rest_until
+        if not has_grown and now - self._searched_at < _SEARCH_SECONDS:
             return
+        began = time.monotonic()
         self._machine_shared, self._searched_at = shared, now
         self._unnamed = sum({(one.st_dev, one.st_ino): one.st_blocks for one in self._unnamed_files()}.values())
         self._unnamed *= _BLOCK_BYTES
+        self._search_rest_until = now + min(_GROWN_SHARE * (time.monotonic() - began), _LONGEST_REST_SECONDS)
 
     def _unnamed_files(self) -> Iterator[os.stat_result]:
         memory = os.memfd_create("device", os.MFD_CLOEXEC)
         in_memory = os.fstat(memory).st_dev
         os.close(memory)
+        end = time.thread_time() + _COUNT_SECONDS
         for process in self._processes():
+            if time.thread_time() >= end:  # millions of descriptors: nothing else would be looked after
+                return
             try:
                 folder = os.open(f"{process}/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._proc)
             except OSError:  # not to be looked into, or it has just ended

@@ -148,6 +148,30 @@ def test_counting_each_page_takes_a_small_share_of_the_time(proc: int, tmp_path:
     assert one.step(rest)
 
 
+def test_it_counts_again_soon_when_more_came_than_was_free(proc: int, tmp_path: Path) -> None:
+    """Else a program that made a count take long could do as it likes until the next."""
+    one = watch(proc)
+    process(tmp_path, 2, anonymous=100 * KIB)
+    set_pages(tmp_path, 2, anonymous=KIB, shared=0)
+    assert not one.step(1)
+    soon = one._short_rest_until
+    assert 1 < soon < one._rest_until
+    process(tmp_path, 3, anonymous=62 * KIB)
+    assert not one.step(soon)
+    process(tmp_path, 3, anonymous=64 * KIB)
+    assert not one.step((1 + soon) / 2)
+    assert one.step(soon)
+
+
+def test_what_a_count_has_no_time_for_counts_in_full(
+    proc: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_COUNT_SECONDS", 0.0)
+    process(tmp_path, 2, anonymous=100 * KIB)
+    set_pages(tmp_path, 2, anonymous=KIB, shared=0)
+    assert watch(proc).step(1)
+
+
 @given(st.integers(0, 2**40), st.integers(1, 2**40))
 def test_the_next_look_is_neither_at_once_nor_far_away(used: int, limit: int) -> None:
     pause = memory.plan_pause(limit - used, steady=False)
