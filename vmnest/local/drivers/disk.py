@@ -3,7 +3,8 @@
 Stand-alone (see ``runtime``). Strategy: once a second the file system is asked how full it is, which costs one call.
 Only when it filled up since the last measurement by more than the sandbox may still write (or a minute went by) is
 the layer measured: the files in it, and those that are deleted and still open. A measurement is cut into slices of
-some milliseconds, so that dials do not wait for it, and takes at most a twentieth of the time. One file alone never
+some milliseconds, so that dials do not wait for it, and takes at most a twentieth of the time, or is followed by a
+pause of a minute if that is less. One file alone never
 grows beyond the limit: RLIMIT_FSIZE sees to that at once.
 
 What the tree's writer does meanwhile, and how, is not trusted: what vanishes is passed over, and directories that
@@ -66,7 +67,8 @@ class DiskWatch:
                 return False
         self._walk = None
         self._measured_at = now
-        self._rest_until = now + _SHARE * (now - self._walk_began)
+        # A program can make a walk take long, which must not give it hours without one.
+        self._rest_until = now + min(_SHARE * (now - self._walk_began), _LONGEST_SECONDS)
         return False
 
     def _wants_measurement(self, now: float) -> bool:
@@ -84,10 +86,11 @@ def _used_bytes(layer: int) -> int:
 def measure(layer: int, *, namespace: int) -> Iterator[int]:
     """The bytes found so far, again and again, until all are found."""
     total = 0
-    for size in _deleted_sizes(namespace):
+    # The tree first: programs can have millions of descriptors, at no cost.
+    for size in _tree_sizes(f"/proc/self/fd/{layer}"):
         total += size
         yield total
-    for size in _tree_sizes(f"/proc/self/fd/{layer}"):
+    for size in _deleted_sizes(namespace):
         total += size
         yield total
 
@@ -104,7 +107,8 @@ def _tree_sizes(top: str) -> Iterator[int]:
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 yield 1 << 62
-            elif error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES):  # it changed under our eyes
+            # It changed under our eyes.
+            elif error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP):
                 raise
 
 
@@ -126,20 +130,24 @@ def _deleted_sizes(namespace: int) -> Iterator[int]:
         if not name.isdigit():
             continue
         for status in _unnamed_files(f"/proc/{name}", namespace):
+            if status is None:
+                yield 0
+                continue
             inodes = seen.setdefault(status.st_dev, set())
             if status.st_dev != in_memory and status.st_ino not in inodes:
                 inodes.add(status.st_ino)
                 yield status.st_blocks * _BLOCK_BYTES
 
 
-def _unnamed_files(process: str, namespace: int) -> Iterator[os.stat_result]:
+def _unnamed_files(process: str, namespace: int) -> Iterator[os.stat_result | None]:
+    """None for each descriptor that is of something else."""
     try:
         if os.stat(f"{process}/ns/pid").st_ino != namespace:
             return
         for name in os.listdir(f"{process}/fd"):
             status = os.stat(f"{process}/fd/{name}")
             is_unnamed = stat.S_ISREG(status.st_mode) and status.st_nlink == 0
-            if is_unnamed and not os.readlink(f"{process}/fd/{name}").startswith(_SHARED_MEMORY):
-                yield status
+            is_on_disk = is_unnamed and not os.readlink(f"{process}/fd/{name}").startswith(_SHARED_MEMORY)
+            yield status if is_on_disk else None
     except OSError:  # not ours to look into, or it has just ended
         return

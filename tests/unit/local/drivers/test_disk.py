@@ -77,6 +77,28 @@ def test_within_its_limit_a_layer_is_left_alone(layer: int, tmp_path: Path) -> N
     assert not any(watch.step(100.0 + second) for second in range(1, 200))
 
 
+def test_a_walk_that_took_long_is_followed_by_another_within_a_minute(
+    layer: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a program with millions of files could fill the disk meanwhile."""
+    monkeypatch.setattr(disk, "_SLICE_SECONDS", -1.0)  # one entry a step
+    for number in range(10):
+        (tmp_path / str(number)).touch()
+    watch = disk.DiskWatch(layer, limit=64 * MIB, namespace=0, now=100.0)
+    now = 200.0
+    while not watch.step(now) and watch._measured_at < now:
+        now += 100
+    assert now > 1000
+    (tmp_path / "file").write_bytes(b"x" * 128 * MIB)
+    assert any(watch.step(now + second) for second in range(60, 80))
+
+
+def test_a_walk_can_be_cut_between_any_two_descriptors(layer: int) -> None:
+    """Programs can have millions, and a supervisor that goes through them all at once would do nothing else."""
+    descriptors = len(os.listdir("/proc/self/fd"))
+    assert len(list(disk.measure(layer, namespace=os.stat("/proc/self/ns/pid").st_ino))) >= descriptors - 1
+
+
 def needs_disk(room: Room) -> None:
     if room.cell.writable != mounts.DISK:
         pytest.skip("the writable layer is not on disk here")
