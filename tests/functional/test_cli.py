@@ -260,13 +260,17 @@ def test_a_signal_that_comes_when_all_is_done_changes_nothing(cli: Cli) -> None:
 LOADED = ["vmnest.cli.main", "vmnest.errors", "vmnest.cli.terminal", "vmnest.cli.words"]
 
 
-def interrupted_while_loading(module: str, *, before: str = "") -> tuple[str, ...]:
+INTERRUPT = "os.kill(os.getpid(), signal.SIGINT)"
+WAIT = "\nwhile True: pass"
+
+
+def interrupted_while_loading(module: str, *, before: str = "", how: str = INTERRUPT) -> tuple[str, ...]:
     """The program, which gets SIGINT when it begins to load that module."""
     code = (
         f"import os, signal, sys; {before}\n"
         "class Interruption:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        f"        if name == {module!r}: {how}\n"
         "sys.meta_path.insert(0, Interruption())\n"
         "from vmnest.__main__ import console; console()"
     )
@@ -278,6 +282,14 @@ def test_an_interruption_while_it_is_loaded_is_no_traceback(cli: Cli, module: st
     done = cli("ls", program=interrupted_while_loading(module))
     assert (done.status, done.out) in {(-signal.SIGINT, b""), (130, b"")}
     assert done.remarks in {"", "vmnest: interrupted\n"}
+
+
+def test_an_interruption_of_code_made_from_text_has_the_same_status(cli: Cli, tmp_path: Path) -> None:
+    # As a module: a program that is run as one may end in another way than by its status.
+    code = interrupted_while_loading("vmnest.cli.words", how=f"exec({INTERRUPT + WAIT!r})")[-1]
+    (tmp_path / "interrupted.py").write_text(code)
+    done = cli("ls", program=(sys.executable, "-m", "interrupted"), PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert (done.status, done.out, done.remarks) == (130, b"", "vmnest: interrupted\n")
 
 
 @pytest.mark.parametrize("module", LOADED)

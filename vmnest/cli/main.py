@@ -69,7 +69,9 @@ def _raise_on_signals() -> Callable[[], None]:
 
     def receive(number: int, frame: FrameType | None) -> None:
         become_deaf()
-        raise KeyboardInterrupt if number == signal.SIGINT else failure.Ended(number)
+        # No KeyboardInterrupt: one that passes through code made from text (a NamedTuple's) counts as uncaught for
+        # Python, which then ends the process by the signal, whatever status we exit with.
+        raise failure.Ended(number)
 
     for number in handled:
         signal.signal(number, receive)
