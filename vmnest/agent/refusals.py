@@ -114,7 +114,7 @@ def build(status: int, headers: Headers, body: bytes, *, asked: str, port: int) 
     if is_agent_answer(headers) and not (status in _DATA_PLANE_STATUSES and "code" not in _to_object(body)):
         return _agent_error(status, body, asked=asked)
     error = _endpoint_error(status, headers, body.decode("utf-8", "replace"), port=port)
-    if asked == EXEC and status >= 500 and not is_unexecuted(error):
+    if asked == EXEC and not 300 <= status < 500 and not is_unexecuted(error):
         cast_doubt(error)
     return error
 

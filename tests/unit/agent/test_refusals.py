@@ -125,6 +125,8 @@ def test_a_command_that_was_started_before_is_one_of_unknown_outcome() -> None:
         (403, None, None),
         (429, None, None),
         (400, None, None),
+        (302, None, None),
+        (204, None, "unknown"),
     ],
 )
 def test_whether_a_refused_command_may_have_run_is_told(
