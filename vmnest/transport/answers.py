@@ -299,8 +299,10 @@ def failure_of_reading(error: BaseException, *, origin: str, patience: Patience)
     if isinstance(error, (OSError, http.client.IncompleteRead)) or (patience.ended and not _is_foreign(error)):
         reason = getattr(error, "strerror", None) or "cut in the middle of the answer"
         return errors.ConnectionLostError(f"the connection to {origin} was lost: {reason}")
+    # The classes below this one quote what the peer sent.
+    reason = str(error) if type(error) is http.client.HTTPException else type(error).__name__
     return errors.TransportError(
-        f"the answer of {origin} is not HTTP: {type(error).__name__}", hint="Check the endpoint's scheme and port."
+        f"the answer of {origin} is not HTTP: {reason}", hint="Check the endpoint's scheme and port."
     )
 
 

@@ -31,6 +31,7 @@ from .proxies import Proxy
 _IS_URLLIB3_1: bool = urllib3.__version__.startswith("1.")  # type: ignore[attr-defined]
 
 _PIECE_BYTES = 2**18
+_REASON_CHARACTERS = 200
 
 # Small requests leave at once; a peer that vanished is noticed in minutes, not in the kernel's two hours.
 _SOCKET_OPTIONS = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
@@ -271,8 +272,8 @@ def _reason(error: BaseException, causes: list[BaseException]) -> str:
         if isinstance(cause, (TimeoutError, ConnectTimeoutError)) and not isinstance(cause, NewConnectionError):
             return "no connection within the time allowed"
         if isinstance(cause, OSError):
-            return cause.strerror or str(cause)
-    return str(error) or type(error).__name__
+            return errors.quote(cause.strerror or str(cause), limit=_REASON_CHARACTERS)  # a proxy's own words
+    return errors.quote(str(error) or type(error).__name__, limit=_REASON_CHARACTERS)
 
 
 def _chain(error: BaseException | None) -> Iterable[BaseException]:

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.support.authority import Authority
-from tests.support.peers import Answer, Peer, Request, Serve
+from tests.support.peers import Answer, Peer, Raw, Request, Serve
 from vmnest import errors, transport
 from vmnest.deadline import Deadline
 
@@ -168,6 +168,15 @@ def test_a_tunnel_that_is_refused_is_a_proxy_error(fetch, tunnel, status):
     proxy = tunnel(1, status=status)
     with pytest.raises(errors.ProxyError, match=status[:3]):
         fetch("https://host.example/", HTTPS_PROXY=f"http://127.0.0.1:{proxy.port}")
+
+
+@pytest.mark.parametrize("words", ["HTTP/1.1 403 \x1b[31m" + "no " * 5000 + "\r\n\r\n", "\0SSH-2.0\n" * 5000])
+def test_a_proxy_s_own_words_are_kept_to_a_short_line(serve: Serve, fetch, words):
+    proxy = serve(Raw([words.encode()]))
+    with pytest.raises(errors.ProxyError) as caught:
+        fetch("https://host.example/", HTTPS_PROXY=f"http://127.0.0.1:{proxy.port}")
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 400
 
 
 def test_a_proxy_that_says_nothing_is_left_in_time():
