@@ -16,6 +16,7 @@ import logging
 import socket
 import threading
 import uuid
+from collections.abc import Collection
 
 from .. import deadline
 from ..wire import bodies, http1, names, relay, streams
@@ -30,6 +31,7 @@ _MAX_INTERIM = 32  # responses before the final one
 
 # Fields about a connection, not about what travels through it (RFC 9110 section 7.6.1).
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade", "expect"})
+_FRAMING = frozenset({"content-length", "transfer-encoding"})
 
 
 class Proxy:
@@ -214,7 +216,8 @@ class _Exchange:
                 return response
             # 100 was answered by us; other interim responses are the client's business, if it can take them.
             if response.status != 100 and self._request.minor >= 1:
-                self._stream.send(http1.serialize_response(response))
+                fields = _heard(response, {*_HOP_BY_HOP, *_FRAMING})
+                self._stream.send(http1.serialize_response(http1.Response(response.status, response.reason, fields)))
         raise http1.MessageError("the VM sent interim responses without end")
 
     def _answer(self, guest: streams.Stream, response: http1.Response) -> bool:
@@ -240,15 +243,9 @@ class _Exchange:
         self, response: http1.Response, framing: http1.Framing, out: http1.Framing, *, keep: bool
     ) -> http1.Response:
         dropped = set(_HOP_BY_HOP) | {option.lower() for option in http1.elements(response.fields, "connection")}
-        dropped.add(names.REQUEST_ID_HEADER)
         if response.status == 204:  # it has no body, whatever it says; a client might wait for one
-            dropped |= {"content-length", "transfer-encoding"}
-        # A guest that speaks in the proxy's name would make clients believe what is not so.
-        kept = [
-            field
-            for field in http1.without(response.fields, dropped)
-            if not field[0].lower().startswith(names.PROXY_HEADER_PREFIX)
-        ]
+            dropped |= _FRAMING
+        kept = _heard(response, dropped)
         # A response without a body (HEAD, 304) tells the length of the one it stands for: that is left as it is.
         fields = kept if framing.kind == http1.NONE else http1.framed_fields(kept, out)
         fields.append((names.REQUEST_ID_HEADER, self._request_id))
@@ -294,11 +291,7 @@ class _Exchange:
 
     def _switch(self, guest: streams.Stream, response: http1.Response, admitted: admission.Admitted) -> None:
         """Pass the ``101`` on, and then bytes."""
-        fields = [
-            field
-            for field in http1.without(response.fields, [names.REQUEST_ID_HEADER])
-            if not field[0].lower().startswith(names.PROXY_HEADER_PREFIX)
-        ]
+        fields = _heard(response, ())
         if admitted.marker_offered and http1.first(fields, admission.SUBPROTOCOL_FIELD) is None:
             fields.append(("Sec-WebSocket-Protocol", names.SUBPROTOCOL_MARKER))
         fields.append((names.REQUEST_ID_HEADER, self._request_id))
@@ -311,3 +304,15 @@ class _Exchange:
             on_bytes=lambda count: self._client.touch(),
         )
         self._client.drop_guest()
+
+
+def _heard(response: http1.Response, dropped: Collection[str]) -> list[http1.Field]:
+    """The fields of a guest's response without ``dropped``, and without what only the proxy says.
+
+    A guest that speaks in the proxy's name would make clients believe what is not so.
+    """
+    return [
+        field
+        for field in http1.without(response.fields, {*dropped, names.REQUEST_ID_HEADER})
+        if not field[0].lower().startswith(names.PROXY_HEADER_PREFIX)
+    ]

@@ -280,6 +280,14 @@ class TestResponses:
             heads = [stream.read_head(), stream.read_head()]
         assert [http1.parse_response(head).status for head in heads if head] == [103, 200]
 
+    def test_interim_answers_do_not_speak_in_the_proxys_name_nor_have_a_body(self):
+        """Some clients take them for the answer."""
+        lie = b"X-aws-proxy-error: MICROVM_CONNECT_FAILED\r\nContent-Length: 9\r\nConnection: close\r\nLink: x\r\n"
+        app = App(b"HTTP/1.1 103 Early Hints\r\n" + lie + b"\r\n" + HELLO)
+        with serving(app) as endpoint, endpoint.raw() as stream:
+            stream.send(b"GET / HTTP/1.1\r\nHost: h\r\nX-aws-proxy-auth: " + endpoint.token().encode() + b"\r\n\r\n")
+            assert stream.read_head() == b"HTTP/1.1 103 Early Hints\r\nLink: x"
+
     def test_endless_interim_answers_are_no_answer(self):
         with serving(App(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)) as endpoint:
             assert endpoint.get()[0] == 502
