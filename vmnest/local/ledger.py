@@ -102,7 +102,8 @@ class Ledger:
     def load(self) -> list[Note]:
         """All notes, in the order in which the VMs were started. One that is damaged is kept aside as ``….bad``."""
         try:
-            found = os.listdir(self._folder)
+            # Whatever else somebody put there, a pipe or a folder, must not keep a daemon from starting.
+            found = [entry.name for entry in os.scandir(self._folder) if entry.is_file(follow_symlinks=False)]
         except FileNotFoundError:
             return []
         notes = []

@@ -174,6 +174,15 @@ def test_half_a_note_of_a_daemon_that_was_killed_is_removed(kept, tmp_path, file
     assert files() == ["microvm-1.json"]
 
 
+def test_what_is_no_file_is_left_alone(kept, tmp_path, files):
+    kept.save(record())
+    (tmp_path / "records" / "folder").mkdir()
+    (tmp_path / "records" / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "records" / "pipe.json")
+    assert [note.microvm_id for note in kept.load()] == ["microvm-1"]
+    assert files() == ["folder", "folder.json", "microvm-1.json", "pipe.json"]
+
+
 def test_a_note_that_cannot_be_written_is_a_line_in_the_log(kept, tmp_path, caplog):
     (tmp_path / "records").write_text("in the way")
     kept.save(record())
