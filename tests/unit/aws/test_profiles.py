@@ -128,6 +128,20 @@ def test_a_damaged_file_is_named_and_not_quoted(tmp_path, text):
     assert "\n" not in caught.value.message
 
 
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("second", ["[profile default]", '[profile "default"]', "[profile 'default'] # twice"])
+def test_of_two_spellings_of_a_profile_botocore_s_counts(tmp_path, monkeypatch, second, order):
+    from botocore.session import Session
+
+    sections = ["[default]\nregion = eu-west-1\n", f"{second}\nendpoint_url = http://b\n"][::order]
+    (tmp_path / "c").write_text("".join(sections))
+    environ = {"AWS_CONFIG_FILE": str(tmp_path / "c"), "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none")}
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    assert profiles.load(environ=environ).config == Session().get_scoped_config()
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [(b"\xef\xbb\xbf[default]\n", "byte order mark"), ("[default]\n".encode("utf-16"), "not UTF-8")],
