@@ -82,7 +82,7 @@ def load(*, environ: Mapping[str, str], profile: str | None = None) -> Profile:
     name = chosen or DEFAULT
     config = _parse(path_of("config", environ=environ))
     keys = _parse(path_of("credentials", environ=environ))
-    # Of two spellings of one profile, [default] and [profile default], botocore takes the last, and nothing of the other.
+    # Of two spellings of one profile ([default], [profile default]) the last counts, and nothing of the other.
     ours = next((config[section] for section in reversed(list(config)) if _is_profile(section, name)), None)
     services = _services(config, (ours or {}).get("services", ""))
     return Profile(name, is_chosen=chosen is not None, config=ours, credentials=keys.get(name), services=services)
