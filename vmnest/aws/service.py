@@ -177,7 +177,7 @@ class Service:
             body=request.body or None,
             deadline=call.deadline,
             read_timeout=READ_TIMEOUT_SECONDS,
-            retry_stale=retries.is_repeatable(call.operation),
+            retry_stale=False,  # ``call`` repeats it, and keeps in mind that it may have been obeyed
         ) as response:
             return response.status, response.headers, response.read(MAX_ANSWER_BYTES)
 

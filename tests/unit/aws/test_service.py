@@ -527,6 +527,15 @@ def test_a_refusal_after_a_lost_answer_says_that_the_outcome_is_unknown(calls, l
     assert caught.value.details["outcome"] == "unknown"
 
 
+def test_an_answer_that_is_lost_on_a_connection_in_use_is_a_lost_answer(calls):
+    one = calls(json_answer(200, VM), HangUp(), refusal(402, "ServiceQuotaExceededException"))
+    one.get()  # leaves the connection that the launch then takes
+    with pytest.raises(errors.QuotaExceededError) as caught:
+        one.run()
+    assert [request.connection for request in one.peer.requests] == [0, 0, 1]
+    assert caught.value.details["outcome"] == "unknown"
+
+
 def test_keys_that_end_after_a_lost_answer_leave_its_outcome_unknown(calls):
     class Ending:
         def __init__(self) -> None:
