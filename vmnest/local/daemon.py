@@ -65,6 +65,8 @@ class Daemon:
         self._stop_reason = ""
         self._resources = contextlib.ExitStack()
         self._url = ""
+        self._publishing = threading.Lock()  # guards the address and its file
+        self._address: rendezvous.Daemon | None = None  # while it is to be published
         self._vms: vms.VMs | None = None
 
     # -- the start -----------------------------------------------------------------------------------------------------
@@ -110,7 +112,7 @@ class Daemon:
         self._resources.callback(listener.close)
         self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         adoption.Adoption(self._vms, notes, folder=folder).run()
-        address = rendezvous.Daemon(
+        self._address = address = rendezvous.Daemon(
             url=self._url, version=__version__, pid=os.getpid(), started_with=_started_with(environ)
         )
         rendezvous.write_daemon(folder, address)
@@ -192,7 +194,19 @@ class Daemon:
         return api.Own({"retired": True}, then=lambda: self.stop("a newer one takes over"))
 
     def _withdraw(self) -> None:
-        rendezvous.remove_daemon(self._config.folder, pid=os.getpid())
+        with self._publishing:
+            self._address = None
+            rendezvous.remove_daemon(self._config.folder, pid=os.getpid())
+
+    def _publish_again(self) -> None:
+        """Be found, whoever cleaned the address away or damaged it. Nobody else may write it: we hold the lock."""
+        with self._publishing:
+            if self._address is None or rendezvous.read(self._config.folder) is not None:
+                return
+            try:
+                rendezvous.write_daemon(self._config.folder, self._address)
+            except errors.LocalCloudError as error:
+                _LOG.warning("the address is not published: %s", error)
 
     # -- running and the end -------------------------------------------------------------------------------------------
 
@@ -212,6 +226,8 @@ class Daemon:
                 self.stop("its folder was removed")
             elif self._is_idle() and self._leave():
                 break
+            else:
+                self._publish_again()
         _LOG.info("ending: %s", self._stop_reason)
 
     def _is_idle(self) -> bool:

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 import urllib.parse
+from pathlib import Path
 
 import pytest
 
@@ -192,6 +193,29 @@ def test_waiting_ends_when_the_folder_was_removed(folder):
             os.mkdir(folder)
             one.wait(lock)
         assert one._stop_reason == "its folder was removed"
+
+
+@pytest.mark.parametrize("content", [None, b"{damaged"], ids=["removed", "damaged"])
+def test_an_address_that_was_lost_is_published_again(folder, content):
+    with opened(folder, idle_seconds=2.0) as (one, address):
+        path = os.path.join(folder, rendezvous.DAEMON_FILE)
+        os.unlink(path)
+        if content is not None:
+            Path(path).write_bytes(content)
+        thread = threading.Thread(target=wait, args=(one, folder))
+        thread.start()
+        while rendezvous.read(folder) is None and thread.is_alive():
+            time.sleep(0.01)
+        assert rendezvous.read(folder).url == address.url
+        one.stop("asked to")
+        thread.join(10)
+
+
+def test_an_address_that_was_taken_back_stays_so(folder):
+    with opened(folder) as (one, _):
+        one._withdraw()
+        one._publish_again()
+        assert rendezvous.read(folder) is None
 
 
 def test_it_stays_while_somebody_is_coming(folder):
