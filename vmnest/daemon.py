@@ -325,8 +325,8 @@ def ask(
     """One call of the daemon's own routes (``rendezvous.STATUS_PATH`` and the like), signed as all others are.
 
     Raises:
-        errors.LocalDaemonError: it refuses, or what it answers makes no sense.
-        errors.TransportError: no answer.
+        errors.LocalDaemonError: it refuses, does not answer, or what it answers makes no sense.
+        errors.TransportError: it is not there.
     """
     import json
 
@@ -334,8 +334,14 @@ def ask(
 
     url = running.url + path
     headers = _signature(method, url, environ=environ)
-    with transport.shared().send(method, url, headers=headers, deadline=deadline) as response:
-        status, answer = response.status, response.read(MAX_ANSWER_BYTES)
+    try:
+        with transport.shared().send(method, url, headers=headers, deadline=deadline) as response:
+            status, answer = response.status, response.read(MAX_ANSWER_BYTES)
+    except errors.ReadTimeoutError as error:
+        raise errors.LocalDaemonError(
+            f"the local daemon, process {running.pid}, does not answer",
+            hint=f"If it stays so: kill -9 {running.pid}. The next command starts another one, which takes over.",
+        ) from error
     try:
         members = json.loads(answer)
     except ValueError:

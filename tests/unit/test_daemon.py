@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -265,6 +266,15 @@ def test_a_refusal_is_an_error(local_cloud: LocalCloud) -> None:
         daemon.ask(
             local_cloud.daemon, method="GET", path="/vmnest/bogus", environ=local_cloud.environ, deadline=Deadline(10)
         )
+
+
+def test_one_that_hangs_is_named_by_its_pid(environ: dict[str, str]) -> None:
+    rendezvous.prepare_folder(rendezvous.folder(environ))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        hung = rendezvous.Daemon(url=f"http://127.0.0.1:{listener.getsockname()[1]}", version="1.0", pid=4242)
+        with pytest.raises(errors.LocalDaemonError, match="process 4242, does not answer") as caught:
+            daemon.ask(hung, method="GET", path=rendezvous.STATUS_PATH, environ=environ, deadline=Deadline(0.2))
+    assert "kill -9 4242" in (caught.value.hint or "")
 
 
 # -- wherever vmnest lies ----------------------------------------------------------------------------------------------

@@ -122,7 +122,11 @@ class Service:
             # However clearly the last attempt was refused: the one whose answer was lost may have been obeyed.
             error.details["outcome"] = "unknown"
         if isinstance(error, errors.TransportError) and error.hint is None:
-            error.add_hint(f"Try again; if it stays so, check {self.endpoint} and this machine's network.")
+            is_local = self._on_refused is not None
+            cause = (
+                "the local cloud: vmnest local status" if is_local else f"{self.endpoint} and this machine's network."
+            )
+            error.add_hint(f"Try again; if it stays so, check {cause}")
 
     def _attempt(self, call: _Call) -> dict[str, object]:
         """Sign, send and read once; once more if the service shows that our clock is off."""
