@@ -52,7 +52,9 @@ class VmnestError(Exception):
 
     def add_hint(self, hint: str) -> None:
         """Say (also) what to do next. From Python 3.11 on, the traceback of an error that nobody catches shows it."""
-        self.hint = hint if self.hint is None else f"{self.hint} {hint}"
+        # A hint that ends with a command has a line of its own: nothing of the next one is to be typed with it.
+        between = " " if self.hint is None or self.hint.endswith((".", "?", "!")) else "\n"
+        self.hint = hint if self.hint is None else f"{self.hint}{between}{hint}"
         if hasattr(self, "add_note"):
             self.add_note(redact(hint))
 

@@ -161,3 +161,14 @@ def test_what_machines_read_is_redacted_too() -> None:
 )
 def test_a_quoted_text_is_one_short_line_that_steers_no_terminal(text: str, quoted: str) -> None:
     assert errors.quote(text, limit=10) == quoted
+
+
+@pytest.mark.parametrize(
+    ("first", "joined"),
+    [("Check it.", "Check it. Then repeat."), ("End it with: vmnest rm x", "End it with: vmnest rm x\nThen repeat.")],
+    ids=["a sentence", "a command"],
+)
+def test_a_further_hint_does_not_run_into_a_command(first: str, joined: str) -> None:
+    error = errors.VmnestError("no", hint=first)
+    error.add_hint("Then repeat.")
+    assert error.hint == joined
