@@ -94,7 +94,7 @@ def run_command(
 
 
 def _check(words: Sequence[str]) -> None:
-    if not words:
+    if not words or not words[0]:
         raise errors.UsageError("there is no command to run")
 
 

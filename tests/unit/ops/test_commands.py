@@ -35,9 +35,10 @@ def test_text_is_text_and_bytes_are_base64() -> None:
     assert json.loads(json.dumps(data)) == data
 
 
-def test_no_command_is_a_usage_error() -> None:
+@pytest.mark.parametrize("words", [[], [""]], ids=["none", "empty"])
+def test_no_command_is_a_usage_error(words: list[str]) -> None:
     with pytest.raises(errors.UsageError, match="no command"):
-        commands.run_command(words=[])
+        commands.run_command(words=words)
 
 
 def test_a_command_runs_in_a_sandbox_of_its_own_that_is_gone_afterwards(here: LocalCloud) -> None:
