@@ -134,20 +134,33 @@ class SignalFreezer:
 
 
 def obey(tell: Callable[[], None]) -> None:
-    """From here on stop everybody but ourselves when asked to, and ``tell`` when that is done."""
+    """From here on stop everybody but ourselves when asked to, and ``tell`` when that is done.
 
-    def stop_processes(_number: int, _frame: object) -> None:
-        _stop_processes()
-        tell()
+    Whoever asks again does so in the middle of a handler. What is asked for then is only noted, and done by that
+    handler at its end: handlers within handlers would exhaust the stack of process 1, and end the VM.
+    """
+    asked: set[int] = set()
+    is_busy = False
 
-    def stop_threads(_number: int, _frame: object) -> None:
-        _stop_processes()
+    def hear(number: int, _frame: object) -> None:
+        nonlocal is_busy
+        asked.add(number)
+        while asked and not is_busy:
+            is_busy = True
+            while asked:
+                _stop(asked.pop())
+                tell()
+            is_busy = False  # and then look once more: somebody may have asked just before
+
+    _signal.signal(_STOP_PROCESSES, hear)
+    _signal.signal(_STOP_THREADS, hear)
+
+
+def _stop(number: int) -> None:
+    _stop_processes()
+    if number == _STOP_THREADS:
         with contextlib.suppress(OSError):  # out of descriptors: those inside can see to that
             _stop_threads()
-        tell()
-
-    _signal.signal(_STOP_PROCESSES, stop_processes)
-    _signal.signal(_STOP_THREADS, stop_threads)
 
 
 def _stop_processes() -> None:

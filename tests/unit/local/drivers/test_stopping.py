@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.cells import Room
+from tests.support.paths import ROOT
 from vmnest.local.drivers import channel, machine, stopping
 
 SERVER = """
@@ -178,6 +181,40 @@ if os.fork() == 0:
         assert states(running) == {"T"}
         running.thaw()
     assert answers(running, within=10)
+
+
+ASKED_AGAIN = """
+import os, signal
+from vmnest.local.drivers import stopping
+assert os.getpid() == 1, 'it stops everybody else'
+told = 0
+def tell():
+    global told
+    told += 1
+    if told < 3000:
+        os.kill(1, signal.SIGUSR2)
+stopping.obey(tell)
+os.kill(1, signal.SIGUSR1)
+while told < 3000:
+    pass
+print(told)
+"""
+
+
+def test_process_1_is_asked_as_often_as_somebody_likes_before_it_has_answered() -> None:
+    words = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        sys.executable,
+        "-c",
+        ASKED_AGAIN,
+    ]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("3000\n", "")
 
 
 def test_one_inside_who_asks_process_1_to_stop_everybody_gains_nothing(watched_room: Room) -> None:
