@@ -12,8 +12,6 @@ from ..aws.service import Service
 from ..deadline import Deadline
 from . import answers
 
-RUNNABLE_IMAGE_STATES = ("CREATED", "UPDATED")
-
 
 class Image(NamedTuple):
     """An image. What it is made of belongs to its versions."""

@@ -203,12 +203,6 @@ class Record:
         self.changed.notify_all()
         return True
 
-    def wait_while_pending(self, seconds: float) -> str:
-        """The state, once it is not PENDING any more or that much time has passed."""
-        with self.changed:
-            self.changed.wait_for(lambda: self.state != names.PENDING, seconds)
-            return self.state
-
     def cancel_timers(self) -> None:
         """No timed call is to come any more."""
         for timer in (self.lifetime, self.idle, self.expiry):

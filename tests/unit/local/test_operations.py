@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.support import lifecycle
 from tests.support.machines import open_fake_cloud
 from vmnest.aws import shapes
 from vmnest.local import connectors, faults, images, operations
@@ -29,7 +30,7 @@ def run(stage, **options):
     found = call(stage, "RunMicrovm", **{"imageIdentifier": ARN, **options})
     record = stage.vms.get(found["microvmId"])
     if stage.driver.gate is None:
-        assert record.wait_while_pending(10) == names.RUNNING
+        assert lifecycle.wait_for_state(record, names.RUNNING) == names.RUNNING
     return found
 
 
@@ -67,7 +68,7 @@ class TestRun:
             stage, "RunMicrovm", imageIdentifier=ARN, local_options='{"cpus": 1, "memory": 256, "egress_allow": []}'
         )
         record = stage.vms.get(found["microvmId"])
-        assert record.wait_while_pending(10) == names.RUNNING
+        assert lifecycle.wait_for_state(record, names.RUNNING) == names.RUNNING
         details = call(stage, "GetMicrovm", microvmIdentifier=found["microvmId"])["localDetails"]
         assert details == {
             "cpus": 1.0,

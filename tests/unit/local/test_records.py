@@ -144,13 +144,7 @@ class TestSpecs:
         assert "secret" not in one.fingerprint
 
 
-class TestWaiting:
-    def test_waiting_ends_with_the_state_or_the_time(self):
-        one = record()
-        assert one.wait_while_pending(0.01) == names.PENDING
-        step(one, records.RAN)
-        assert one.wait_while_pending(10) == names.RUNNING
-
+class TestPassages:
     @pytest.mark.parametrize("state", names.STATES)
     def test_a_request_enters_a_vm_that_runs_and_no_other(self, state):
         one, passage = record(state), Passage()
