@@ -128,7 +128,7 @@ def remove_sandbox(
                 f"region {region} has no MicroVM {microvm_id}; {name} is recorded in {record.region}",
                 hint="Leave --region out: a name finds its own region.",
             )
-    suspects = [] if microvm_id or record.launch else _find_suspects(record, control=control)
+    suspects = [] if microvm_id or record.launch else _find_suspects(record, control=control, known=known)
     # Only now: had the call failed, the name would be all that leads to what still runs.
     known.remove(name, expected=record)
     return {
@@ -147,11 +147,11 @@ def _adopt(record: Record, *, control: Control, deadline: Deadline) -> str | Non
     return launch.adopt(record, control=control, deadline=deadline)
 
 
-def _find_suspects(record: Record, *, control: Control) -> list[str]:
+def _find_suspects(record: Record, *, control: Control, known: registry.Registry) -> list[str]:
     """The MicroVMs that a launch which was cut off, and whose parameters nobody kept, may have left."""
     from ..sandbox import launch
 
-    return launch.find_suspects(record, control=control, registry=registry.open_default())
+    return launch.find_suspects(record, control=control, registry=known)
 
 
 def require(name: str, *, local: bool | None) -> Record:
