@@ -9,6 +9,11 @@ HEALTH_PATH = "/healthz"
 EXEC_PATH = "/v1/exec"
 FS_READ_PATH = "/v1/fs/read"
 FS_WRITE_PATH = "/v1/fs/write"
+PROCESSES_PATH = "/v1/processes"
+FILES_PATH = "/v1/files"
+TREE_PATH = "/v1/tree"
+FS_PREFIX = "/v1/fs/"
+STATS_PATH = "/v1/stats"
 HOOK_PREFIX = "/aws/lambda-microvms/runtime/v1/"
 HOOKS = ("ready", "validate", "run", "resume", "suspend", "terminate")
 
@@ -18,6 +23,14 @@ ENCODING_TEXT = "utf-8"
 # The caller's own id of a command. An agent that has the feature runs a command once, however often it is asked to.
 EXEC_ID_HEADER = "vmnest-exec-id"
 FEATURE_EXEC_ID = "exec_id"
+
+# The other extensions, each by the name under which it is announced once it is there.
+FEATURE_PROCESSES = "processes"
+FEATURE_PTY = "pty"
+FEATURE_FILES = "files"
+FEATURE_TREE = "tree"
+FEATURE_FS = "fs"
+FEATURE_STATS = "stats"
 
 FEATURES: tuple[str, ...] = (FEATURE_EXEC_ID,)  # what this agent has beyond the base contract, announced in /healthz
 
@@ -39,6 +52,19 @@ OVERLOADED = "overloaded"
 SUSPENDING = "suspending"  # nothing was begun: ask again after the resume
 ALREADY_STARTED = "already_started"  # a command of this id runs, or ran: its outcome is not told twice
 INTERNAL = "internal"
+NO_SUCH_PROCESS = "no_such_process"
+NO_SUCH_USER = "no_such_user"
+NO_STDIN = "no_stdin"  # the process was started without a standard input
+NO_PTY = "no_pty"  # it has no terminal
+STDIN_GAP = "stdin_gap"  # bytes of standard input before this offset never arrived
+FILE_EXISTS = "file_exists"
+NOT_A_DIRECTORY = "not_a_directory"
+DIRECTORY_NOT_EMPTY = "directory_not_empty"
+NO_SPACE = "no_space"
+PERMISSION_DENIED = "permission_denied"
+CHECKSUM_MISMATCH = "checksum_mismatch"
+FILE_CHANGED = "file_changed"  # it is not the file any more of which a part was asked for
+UNSAFE_PATH = "unsafe_path"  # a member of an archive would end up outside of its folder
 
 DEFAULT_WORKDIR = "/work"
 MAX_HEAD_BYTES = 65536
@@ -51,5 +77,21 @@ TERM_GRACE_SECONDS = 0.5  # between TERM and KILL of a command's group; an answe
 SUSPEND_NOTICE_SECONDS = 5.0  # from the suspend hook's answer on no command begins, unless no suspension follows
 MAX_REMEMBERED_EXECS = 4096
 MAX_EXEC_ID_CHARS = 64
+FRAMES_TYPE = "application/vnd.vmnest.frames"
+LINES_TYPE = "application/x-ndjson"
+OCTETS_TYPE = "application/octet-stream"
+TAR_TYPE = "application/x-tar"
+RETAIN_BLOCK = "block"  # a writer waits for its reader
+RETAIN_DROP = "drop"  # a writer never waits; what is too much in the middle is dropped
+STDIN_NONE = "none"
+STDIN_PIPE = "pipe"
+MAX_WAIT_SECONDS = 25.0  # of one poll: nothing on the way cuts a stream that is quiet for so long
+MAX_STREAM_BYTES = 8 * 1024 * 1024  # of one answer of output; the next request's offset confirms what has arrived
+MAX_STDIN_BYTES = 1024 * 1024  # of one request
+READER_GRACE_SECONDS = 60.0  # a writer waits so long for a reader that is gone
+DEFAULT_RETAINED_BYTES = 64 * 1024 * 1024  # output kept of one process
+MAX_ENDED_PROCESSES = 256  # that can still be asked for
+MODE_HEADER = "vmnest-mode"  # permission bits in octal
+SHA256_HEADER = "vmnest-sha256"
 DRAIN_SECONDS = 0.25  # reading on after the command itself ended, while a child holds its output open
 CONNECTION_IDLE_SECONDS = 120.0
