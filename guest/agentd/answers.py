@@ -1,4 +1,4 @@
-"""Answers of the agent: a status, headers, and a body of known length that may be produced while it is sent."""
+"""Answers of the agent: a status, headers, and a body that may be produced while it is sent."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ BLOCK_BYTES = 3 * 65536
 
 
 class Answer:
-    """One answer. ``length`` is the exact number of bytes that ``blocks`` gives.
+    """One answer. ``length`` is the exact number of bytes that ``blocks`` gives, or None for a stream.
 
-    Whoever sends it calls ``close`` afterwards, whether or not it could be sent.
+    A stream travels in chunks, each block flushed when it is made; if its making fails, it ends without the last chunk.
+    Whoever sends an answer calls ``close`` afterwards, whether or not it could be sent.
     """
 
     __slots__ = ("blocks", "close", "headers", "length", "status")
@@ -27,7 +28,7 @@ class Answer:
         self,
         status: int,
         *,
-        length: int = 0,
+        length: int | None = 0,
         blocks: Iterable[bytes] = (),
         headers: tuple[tuple[str, str], ...] = (),
     ) -> None:

@@ -50,6 +50,45 @@ class Document:
             raise bad_argument(name, "must be a number of seconds above 0")
         return float(value)
 
+    def flag(self, name: str, default: bool) -> bool:
+        """True or false."""
+        value = self._members.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise bad_argument(name, "must be true or false")
+        return value
+
+    def optional_count(self, name: str, *, maximum: int) -> int | None:
+        """A whole number from 0 to ``maximum``, or None where it is absent."""
+        value = self._members.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= maximum:
+            raise bad_argument(name, f"must be a whole number, 0 to {maximum}")
+        return value
+
+    def count(self, name: str, default: int | None = None, *, maximum: int) -> int:
+        """A whole number from 0 to ``maximum``."""
+        value = self.optional_count(name, maximum=maximum)
+        value = default if value is None else value
+        if value is None:
+            raise bad_argument(name, "is required")
+        return value
+
+    def child(self, name: str) -> Document | None:
+        """An object, or None where it is absent."""
+        value = self._members.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise bad_argument(name, "must be an object")
+        return Document(value)
+
+    def raw(self, name: str) -> object:
+        """A member of any type, None where it is absent: its reader checks it."""
+        return self._members.get(name)
+
     def texts(self, name: str) -> list[str]:
         """A list of strings; empty where it is absent."""
         value = self._members.get(name)
@@ -116,6 +155,27 @@ def encode_text(field: str, text: str) -> bytes:
         return text.encode("utf-8")
     except UnicodeEncodeError:
         raise bad_argument(field, "must not contain a lone surrogate") from None
+
+
+def encode_path(field: str, text: str) -> bytes:
+    """A path or name as the system has it: bytes that are not UTF-8 travel as lone surrogates U+DC80 to U+DCFF.
+
+    Raises:
+        RequestError: it is empty, has a NUL or another surrogate; the field is named.
+    """
+    if not text:
+        raise bad_argument(field, "must not be empty")
+    if "\0" in text:
+        raise bad_argument(field, "must not contain NUL")
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise bad_argument(field, "must not contain half of a surrogate pair") from None
+
+
+def decode_path(path: bytes) -> str:
+    """The text for a path or name that ``encode_path`` turns back into the same bytes."""
+    return path.decode("utf-8", "surrogateescape")
 
 
 def _parse_int(text: str) -> int:

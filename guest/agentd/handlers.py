@@ -7,15 +7,17 @@ import contextlib
 import os
 import re
 import string
+import time
 
 from . import __version__, answers, documents, files, programs, wire
 from .errors import RequestError, bad_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from .process import Outcome, Runner
+    from .routes import Routes
     from .server import Request
     from .state import State
 
@@ -26,7 +28,7 @@ _TEXT_ENCODINGS = frozenset({wire.ENCODING_TEXT, "utf8", "text"})
 
 
 class Api:
-    """Answers the requests of the agent port.
+    """The base contract: health, one-shot commands, whole files.
 
     Args:
         state: Of this agent.
@@ -40,32 +42,20 @@ class Api:
         self._runner = runner
         self._workdir = os.fsencode(workdir)
         self._environment = environment
-        self._routes: dict[str, tuple[str, Callable[[Request], answers.Answer]]] = {
-            wire.HEALTH_PATH: ("GET", self._health),
-            wire.EXEC_PATH: ("POST", self._exec),
-            wire.FS_READ_PATH: ("POST", self._read),
-            wire.FS_WRITE_PATH: ("POST", self._write),
+        self._begin = time.monotonic()
+
+    def routes(self) -> Routes:
+        """What is served here."""
+        return {
+            wire.HEALTH_PATH: {"GET": self._health},
+            wire.EXEC_PATH: {"POST": self._exec},
+            wire.FS_READ_PATH: {"POST": self._read},
+            wire.FS_WRITE_PATH: {"POST": self._write},
         }
 
-    def respond(self, request: Request) -> answers.Answer:
-        """The answer to one request.
-
-        Raises:
-            RequestError: the request is refused.
-            PeerGoneError: there is nobody to answer.
-        """
-        route = self._routes.get(request.head.path)
-        if route is None:
-            raise RequestError(404, wire.NO_SUCH_ROUTE, f"no such route: {request.head.path}")
-        method, handler = route
-        if request.head.method != method and (request.head.method, method) != ("HEAD", "GET"):
-            answer = answers.build_error(RequestError(405, wire.METHOD_NOT_ALLOWED, f"this route takes {method} only"))
-            answer.headers += (("Allow", method if method != "GET" else "GET, HEAD"),)
-            return answer
-        return handler(request)
-
     def _health(self, request: Request) -> answers.Answer:
-        return answers.build_json(200, {"status": "ok", "version": __version__, "features": list(wire.FEATURES)})
+        document = {"status": "ok", "version": __version__, "features": list(wire.FEATURES)}
+        return answers.build_json(200, {**document, "uptime": round(time.monotonic() - self._begin, 3)})
 
     def _exec(self, request: Request) -> answers.Answer:
         exec_id = _parse_exec_id(request)

@@ -8,6 +8,7 @@ connection for many clients, and both must see the same message boundaries.
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote_to_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ _TARGET = re.compile(rb"[\x21-\x7e\x80-\xff]+")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _VERSION = re.compile(rb"HTTP/([0-9])\.([0-9])")
 _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 
 TOKEN_BYTES = frozenset(b"!#$%&'*+.^_`|~-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
@@ -51,6 +53,24 @@ class Head:
     def path(self) -> str:
         """The target's path as sent: no percent sign is decoded, no slash is folded."""
         return _ABSOLUTE.sub("", self.target, count=1).partition("?")[0] or "/"
+
+    @property
+    def query(self) -> dict[str, list[bytes]]:
+        """The parameters after the question mark, percent signs decoded; a plus is a plus.
+
+        Raises:
+            HeadError: a percent sign begins no escape.
+        """
+        text = self.target.partition("?")[2]
+        if _BAD_ESCAPE.search(text):
+            raise HeadError("malformed percent escape in the query")
+        parameters: dict[str, list[bytes]] = {}
+        for field in text.split("&"):
+            name, _, value = field.partition("=")
+            if field:
+                key = unquote_to_bytes(name.encode("latin-1")).decode("latin-1")
+                parameters.setdefault(key, []).append(unquote_to_bytes(value.encode("latin-1")))
+        return parameters
 
     @property
     def keeps_alive(self) -> bool:

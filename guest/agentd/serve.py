@@ -40,16 +40,17 @@ def main() -> int:
 
 def _serve(settings: Config) -> int:
     # Loaded after the fork of process 1, so that it stays small.
-    from . import __version__, config, drain, handlers, hooks, identity, journal, process, server, state
+    from . import __version__, config, drain, handlers, hooks, identity, journal, process, routes, server, state
 
     agent_state = state.State()
     own_root = os.fsencode(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    api = handlers.Api(
+    base = handlers.Api(
         agent_state,
         runner=process.Runner(groups=agent_state.groups, drain=drain.Drain()),
         workdir=settings.workdir,
         environment=config.command_environment(os.environb, own_root=own_root),
     )
+    api = routes.Table([base.routes()])
     try:
         place = f"{settings.bind}:{settings.port} (AGENTD_BIND, AGENTD_PORT)"
         agent = server.Listener((settings.bind, settings.port), api.respond)

@@ -35,14 +35,15 @@ _BLANK = (b"\r\n", b"\n")
 
 
 class Request:
-    """One request as a route sees it."""
+    """One request as a route sees it. ``parameter`` is what stands in its path where the route has ``{id}``."""
 
-    __slots__ = ("body", "connection", "head")
+    __slots__ = ("body", "connection", "head", "parameter")
 
     def __init__(self, head: heads.Head, *, body: Body, connection: socket.socket) -> None:
         self.head = head
         self.body = body
         self.connection = connection
+        self.parameter = ""
 
 
 class Listener(lean.server.HTTPServer):
@@ -191,6 +192,8 @@ class Connection(lean.server.BaseHTTPRequestHandler):
             return self.server.respond(request)
         except (RequestError, PeerGoneError, socket.timeout, ConnectionError):
             raise
+        except heads.HeadError as error:  # what of the head is only looked at by some routes
+            raise RequestError(error.status, wire.BAD_REQUEST, str(error)) from None
         except Exception:  # the last line of the request: the connection and the agent live on
             journal.report_exception(f"{request.head.method} {request.head.path}")
             raise RequestError(500, wire.INTERNAL, "internal error; the agent's log has the reason") from None
@@ -226,22 +229,42 @@ class Connection(lean.server.BaseHTTPRequestHandler):
 
     def _send(self, answer: answers.Answer, *, head: heads.Head | None) -> None:
         self.request_version = self.protocol_version  # send_response wants to know that headers may be sent
+        knows_chunks = head is not None and head.version >= (1, 1)
+        is_chunked = answer.length is None and knows_chunks
+        if answer.length is None and not knows_chunks:
+            self.close_connection = True  # the end of the connection is the end of the answer
         try:
             self.send_response(answer.status)
             for name, value in answer.headers:
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(answer.length))
+            if is_chunked:
+                self.send_header("Transfer-Encoding", "chunked")
+            elif answer.length is not None:
+                self.send_header("Content-Length", str(answer.length))
             if self.close_connection:
                 self.send_header("Connection", "close")
             elif head is not None and head.version < (1, 1):
                 self.send_header("Connection", "keep-alive")
             self.end_headers()
             if head is None or head.method != "HEAD":
-                for block in _report_breaks(answer.blocks):
-                    self.wfile.write(block)
+                self._send_blocks(answer, is_chunked=is_chunked)
             self.wfile.flush()
         finally:
             answer.close()
+
+    def _send_blocks(self, answer: answers.Answer, *, is_chunked: bool) -> None:
+        for block in _report_breaks(answer.blocks):
+            if answer.length is not None:
+                self.wfile.write(block)
+            elif block:  # a chunk of no bytes would be the last one
+                if is_chunked:
+                    self.wfile.write(b"%x\r\n" % len(block))
+                self.wfile.write(block)
+                if is_chunked:
+                    self.wfile.write(b"\r\n")
+                self.wfile.flush()
+        if is_chunked:
+            self.wfile.write(b"0\r\n\r\n")
 
     def _invite(self) -> None:
         self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")

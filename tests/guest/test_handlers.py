@@ -53,7 +53,8 @@ def test_health_tells_version_and_features(shared_agent: Agent) -> None:
     reply = shared_agent.request("GET", "/healthz")
     document = reply.json()
     assert reply.status == 200
-    assert list(document) == ["status", "version", "features"]
+    assert list(document) == ["status", "version", "features", "uptime"]
+    assert 0 <= document["uptime"] < 600
     assert document["status"] == "ok"
     assert document["features"] == ["exec_id"]
 
