@@ -164,6 +164,19 @@ class OutputError(VmnestError):
     code = "output_failed"
 
 
+class LocalFileError(VmnestError):
+    """A file on this machine cannot be read or written."""
+
+    code = "local_file"
+
+
+class LocalFileNotFoundError(LocalFileError, NotFoundError):
+    """No such file on this machine."""
+
+    code = "local_file_not_found"
+    exit_status = EXIT_NOT_FOUND
+
+
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
@@ -463,6 +476,56 @@ class RemoteFileNotFoundError(RemoteFileError, NotFoundError):
 
     code = "file_not_found"
     exit_status = EXIT_NOT_FOUND
+
+
+class RemoteFileExistsError(RemoteFileError):
+    """There is something of that name in the sandbox already."""
+
+    code = "file_exists"
+
+
+class RemoteNotADirectoryError(RemoteFileError):
+    """What is there in the sandbox is no directory."""
+
+    code = "not_a_directory"
+
+
+class DirectoryNotEmptyError(RemoteFileError):
+    """The directory in the sandbox has something in it."""
+
+    code = "directory_not_empty"
+
+
+class RemotePermissionError(RemoteFileError):
+    """The agent may not do this to that file."""
+
+    code = "permission_denied"
+
+
+class NoSpaceError(RemoteFileError):
+    """The disk of the sandbox is full."""
+
+    code = "no_space"
+
+
+class ChecksumMismatchError(RemoteFileError):
+    """What arrived is not what was sent; nothing was replaced by it unless the message says so."""
+
+    code = "checksum_mismatch"
+    retryable = True
+
+
+class FileChangedError(RemoteFileError):
+    """The file in the sandbox was changed while it was read."""
+
+    code = "file_changed"
+    retryable = True
+
+
+class UnsafePathError(RemoteFileError):
+    """A member of an archive would have ended up outside of its directory."""
+
+    code = "unsafe_path"
 
 
 class ExecError(AgentError):
