@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Any
 
 DRIP_SECONDS = 0.02
 
@@ -153,13 +154,26 @@ def _shut(sock: socket.socket) -> None:
         return  # the peer was faster
 
 
-def _read_request(stream: object) -> Received | None:
-    line = stream.readline().decode("latin-1").split()  # type: ignore[attr-defined]
+def _read_request(stream: Any) -> Received | None:
+    line = stream.readline().decode("latin-1").split()
     if len(line) != 3:
         return None
     headers: dict[str, str] = {}
-    while (text := stream.readline().decode("latin-1").strip()) != "":  # type: ignore[attr-defined]
+    while (text := stream.readline().decode("latin-1").strip()) != "":
         name, _, value = text.partition(":")
         headers[name.lower()] = value.strip()
-    body = stream.read(int(headers.get("content-length", "0")))  # type: ignore[attr-defined]
+    body = _read_chunks(stream) if "transfer-encoding" in headers else _read(stream, headers.get("content-length", "0"))
     return Received(method=line[0], target=line[1], headers=headers, body=body)
+
+
+def _read(stream: Any, length: str) -> bytes:
+    return bytes(stream.read(int(length)))
+
+
+def _read_chunks(stream: Any) -> bytes:
+    body = b""
+    while size := int(stream.readline() or b"0", 16):
+        body += stream.read(size)
+        stream.readline()
+    stream.readline()
+    return body

@@ -73,6 +73,7 @@ class AgentClient:
         clock: The time.
         recover: Called with the error each time a request was not executed, before it is sent again. Returns the
             endpoint to go on with, or raises what tells more than the error does.
+        recover_asleep: The same for requests that must not wake a suspended MicroVM: it raises SandboxSuspendedError.
         look: Asks for the MicroVM's state, without waking it: called when a command's answer was lost.
         grace: Seconds added to a command's timeout before the agent counts as unreachable.
         wake: Seconds during which an unexecuted request is repeated.
@@ -88,6 +89,7 @@ class AgentClient:
         port: int,
         clock: Clock = SYSTEM_CLOCK,
         recover: Callable[[errors.VmnestError], str] | None = None,
+        recover_asleep: Callable[[errors.VmnestError], str] | None = None,
         look: Callable[[], str] | None = None,
         grace: float = GRACE_SECONDS,
         wake: float = WAKE_SECONDS,
@@ -99,10 +101,12 @@ class AgentClient:
         self._port = port
         self._clock = clock
         self._recover = recover
+        self._recover_asleep = recover_asleep or recover
         self._look = look
         self._grace = grace
         self._wake = wake
         self._quiet = quiet
+        self._features: frozenset[str] | None = None  # of the agent at this endpoint; None: it was not asked yet
 
     def __repr__(self) -> str:
         return f"AgentClient({self.endpoint!r}, port={self._port})"
@@ -110,8 +114,25 @@ class AgentClient:
     def health(self, *, deadline: Deadline = NEVER) -> Health:
         """Ask the agent how it is."""
         request = exchange.Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=deadline)
-        with self._send(request) as response:
-            return _health(response)
+        with self.send(request) as response:
+            return self._learn(response)
+
+    def supports(self, feature: str, *, deadline: Deadline = NEVER) -> bool:
+        """Whether the agent has an extension of the base contract. It is asked once, unless it has said so already."""
+        if self._features is None:
+            self.health(deadline=deadline)
+        assert self._features is not None
+        return feature in self._features
+
+    def look(self) -> str | None:
+        """The MicroVM's state, which never wakes it; None if it cannot be seen."""
+        if self._look is None:
+            return None
+        try:
+            return self._look()
+        except errors.VmnestError as failure:
+            _logger.info("the MicroVM's state could not be seen: %s", failure)
+            return None
 
     def wait_ready(self, *, deadline: Deadline) -> Health:
         """Wait until the agent answers.
@@ -129,10 +150,10 @@ class AgentClient:
             request = exchange.Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=look)
             try:
                 with self._authorised(request) as response:
-                    return _health(response)
+                    return self._learn(response)
             except (*_TRANSIENT, errors.ConnectionLostError, errors.ReadTimeoutError) as error:
                 last = error
-                self._use_recovery(error)
+                self._use_recovery(request, error)
             self._clock.sleep(deadline.clamp(delay))
         raise AssertionError("the schedule of delays has no end")
 
@@ -181,7 +202,7 @@ class AgentClient:
         outputs = streams.Collector(output_limit), streams.Collector(output_limit)
         sinks = {"stdout": on_stdout or outputs[0], "stderr": on_stderr or outputs[1]}
         try:
-            with self._send(request) as response, exchange.lost_answers(request):
+            with self.send(request) as response, exchange.lost_answers(request):
                 members = streams.read_answer(request.pieces(response), sinks=sinks)
             return _to_result(command, members, status=response.status, outputs=outputs, timeout=timeout)
         except errors.VmnestError as error:
@@ -207,7 +228,7 @@ class AgentClient:
             if content.truncated:
                 raise errors.RemoteFileError(f"the file {path} in the sandbox is larger than {limit} bytes")
 
-        with self._send(request) as response:
+        with self.send(request) as response:
             streams.read_answer(request.pieces(response), sinks={"content": take})
         return content.value()
 
@@ -227,7 +248,7 @@ class AgentClient:
             deadline=deadline,
             patience=exchange.SILENCE_SECONDS + len(body) / SLOWEST_UPLOAD_BYTES_PER_SECOND,
         )
-        with self._send(request) as response:
+        with self.send(request) as response:
             members = streams.read_answer(request.pieces(response), sinks={})
         expected = memoryview(data).nbytes
         if members.get("bytes_written") != expected:
@@ -236,14 +257,21 @@ class AgentClient:
             )
         return expected
 
-    def _send(self, request: exchange.Request) -> Response:
-        """The answer to a request: success, or a command's timeout. Repeats what was not executed, within a budget."""
+    def send(self, request: exchange.Request) -> Response:
+        """The answer to a request, whose body is still on the wire: ``request.pieces(response)`` reads it.
+
+        What was not executed is sent again, within a budget; a refused token is replaced once.
+
+        Raises:
+            errors.VmnestError: a status that is not among the accepted ones, as the error that it means; no answer;
+                what became of the MicroVM.
+        """
         budget = Deadline(request.deadline.clamp(self._wake), clock=self._clock)
         for delay in backoff(first=FIRST_RETRY_SECONDS, last=LAST_RETRY_SECONDS):
             try:
                 return self._authorised(request)
             except errors.TokenRefusedError as error:
-                if budget.expired or not self._has_moved(error):
+                if budget.expired or not self._has_moved(request, error):
                     raise
             except _TRANSIENT as error:
                 if budget.expired or not self._may_repeat(request, error, budget=budget):
@@ -251,10 +279,10 @@ class AgentClient:
             self._clock.sleep(budget.clamp(delay))
         raise AssertionError("the schedule of delays has no end")
 
-    def _has_moved(self, error: errors.VmnestError) -> bool:
+    def _has_moved(self, request: exchange.Request, error: errors.VmnestError) -> bool:
         """A new token was refused as well: perhaps the endpoint that we know is another MicroVM's by now."""
         known = self.endpoint
-        self._use_recovery(error)
+        self._use_recovery(request, error)
         return self.endpoint != known
 
     def _may_repeat(self, request: exchange.Request, error: errors.VmnestError, *, budget: Deadline) -> bool:
@@ -263,7 +291,7 @@ class AgentClient:
             return False
         is_harmless = request.is_repeatable or refusals.is_unexecuted(error)
         request.may_have_run |= not is_harmless
-        self._use_recovery(error)
+        self._use_recovery(request, error)
         return is_harmless or self._runs_once(error, budget=budget)
 
     def _runs_once(self, error: errors.VmnestError, *, budget: Deadline) -> bool:
@@ -275,7 +303,7 @@ class AgentClient:
 
     def _tell_state(self, error: errors.VmnestError) -> None:
         """Say what became of the command, as far as the MicroVM's state tells."""
-        state = self._glance()
+        state = self.look()
         if state is not None:
             error.details["state"] = state
         if state in names.ENDED_STATES:
@@ -288,16 +316,6 @@ class AgentClient:
         elif error.hint is None:
             error.add_hint("The command may have run, and may still be running.")
 
-    def _glance(self) -> str | None:
-        """The MicroVM's state, if it is to be had."""
-        if self._look is None:
-            return None
-        try:
-            return self._look()
-        except errors.VmnestError as failure:
-            _logger.info("after an answer was lost, the MicroVM's state could not be seen: %s", failure)
-            return None
-
     def _keep_awake(self, request: exchange.Request) -> None:
         """Called while a command runs quietly: nothing but traffic keeps its MicroVM from being suspended for idleness.
 
@@ -305,7 +323,7 @@ class AgentClient:
             errors.AgentUnreachableError: the MicroVM does not run any more: no answer will come.
         """
         # First, since traffic would wake a MicroVM that was suspended on purpose.
-        state = self._glance()
+        state = self.look()
         if state in (*names.ENDED_STATES, names.SUSPENDED):
             raise exchange.lost(request, "the sandbox does not run any more")
         if state == names.SUSPENDING:  # the command has a moment left to end in
@@ -315,14 +333,23 @@ class AgentClient:
         )
         try:
             with self._authorised(probe) as response:
-                _health(response)
+                self._learn(response)
         except errors.VmnestError as failure:
             # It may be too busy for us. What is waited for is the command's end.
             _logger.info("while a command runs, its agent could not be asked how it is: %s", failure)
 
-    def _use_recovery(self, error: errors.VmnestError) -> None:
-        if self._recover is not None:
-            self.endpoint = self._recover(error)
+    def _use_recovery(self, request: exchange.Request, error: errors.VmnestError) -> None:
+        recover = self._recover if request.wakes else self._recover_asleep
+        if recover is None:
+            return
+        endpoint = recover(error)
+        if endpoint != self.endpoint:
+            self.endpoint, self._features = endpoint, None
+
+    def _learn(self, response: Response) -> Health:
+        health = _health(response)
+        self._features = health.features
+        return health
 
     def _authorised(self, request: exchange.Request) -> Response:
         """One attempt, and a second one with new headers if the first ones were refused."""
@@ -333,9 +360,9 @@ class AgentClient:
             return self._attempt(request, self._headers(headers))
 
     def _attempt(self, request: exchange.Request, authorisation: HeaderPairs) -> Response:
-        headers = [*authorisation, (names.PROXY_PORT_HEADER, str(self._port)), ("Accept", "application/json")]
+        headers = [*authorisation, (names.PROXY_PORT_HEADER, str(self._port)), ("Accept", "*/*"), *request.headers]
         if request.body is not None:
-            headers.append(("Content-Type", "application/json"))
+            headers.append(("Content-Type", request.content_type))
         if request.exec_id is not None:
             headers.append((wire.EXEC_ID_HEADER, request.exec_id))
         request.bound = exchange.AnswerDeadline(request.patience, outer=request.deadline, clock=self._clock)
@@ -344,13 +371,13 @@ class AgentClient:
                 request.method,
                 self.endpoint.rstrip("/") + request.path,
                 headers=headers,
-                body=request.body,
+                body=request.outgoing(),
                 deadline=request.bound,
-                read_timeout=None if request.command is None else self._quiet,
+                read_timeout=request.silence if request.command is None else self._quiet,
                 on_silence=None if request.command is None else functools.partial(self._keep_awake, request),
                 retry_stale=request.is_repeatable,
             )
-        if response.status == 200 or request.is_timeout(response):
+        if response.status in request.accepted or request.is_timeout(response):
             return response
         request.bound.end_within(exchange.SILENCE_SECONDS)
         with response:

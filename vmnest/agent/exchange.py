@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from .. import errors
-from ..deadline import Clock, Deadline
+from ..deadline import NEVER, Clock, Deadline
 from . import refusals
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ __all__ = [
     "SILENCE_SECONDS",
     "TIMED_OUT_STATUS",
     "AnswerDeadline",
+    "Body",
     "Request",
     "beginning",
     "judge",
@@ -30,22 +31,26 @@ TIMED_OUT_STATUS = 504
 SILENCE_SECONDS = 60.0  # the longest wait for the agent's answer about health and files
 SLOWEST_BYTES_PER_SECOND = 1024.0  # an answer that comes slower than this is one that never ends
 CHUNK_BYTES = 256 * 1024
+JSON_TYPE = "application/json"
+
+# A body as it goes out, or what makes its pieces anew for every attempt.
+Body = bytes | Callable[[], Iterable[bytes]]
 
 
 class AnswerDeadline(Deadline):
-    """When to stop waiting for an answer: ``patience`` for its beginning, and more with each byte that arrives.
+    """When to stop waiting for an answer: ``patience`` for its beginning, and more with each byte that moves.
 
     An honest answer may be large and the line slow; one that only drips is cut. Time in which we ourselves did not
     read does not count. ``outer`` holds in any case.
     """
 
-    __slots__ = ("_began", "_outer", "received")
+    __slots__ = ("_began", "_outer", "moved")
 
     def __init__(self, patience: float | None, *, outer: Deadline, clock: Clock) -> None:
         super().__init__(patience, clock=clock)
         self._outer = outer
         self._began = clock.monotonic()
-        self.received = 0
+        self.moved = 0
 
     def end_within(self, seconds: float) -> None:
         """Wait no longer than that from now on, if there was more patience than that."""
@@ -65,15 +70,30 @@ class AnswerDeadline(Deadline):
         outer = self._outer.remaining()
         if self.seconds is None:
             return outer
-        allowed = self.seconds + self.received / SLOWEST_BYTES_PER_SECOND
+        allowed = self.seconds + self.moved / SLOWEST_BYTES_PER_SECOND
         left = max(0.0, allowed - (self._clock.monotonic() - self._began))
         return left if outer is None else min(left, outer)
 
 
 class Request:
-    """One request, which may be sent several times; one that runs a ``command`` only if that makes no second run.
+    """One request, which may be sent several times; one that must not be carried out twice only if it was not yet.
 
-    ``bound`` belongs to the attempt that is under way; ``may_have_run`` is set once one may have run the command.
+    ``bound`` belongs to the attempt that is under way; ``may_have_run`` is set once one may have been carried out.
+
+    Args:
+        method: The HTTP method.
+        path: The route with its query, percent-encoded.
+        asked: What it asks for (``refusals.EXEC`` and so on): what an error's status without a code means.
+        deadline: The end of all attempts, the reading of the answer included.
+        body: Bytes, or a function that makes their pieces anew for each attempt; those go out in chunks.
+        content_type: The body's.
+        headers: Further ones, names and values.
+        accepted: The statuses that are no errors.
+        repeatable: Sent twice, it does what it does when sent once; None: unless it runs a command.
+        patience: Seconds for the beginning of the answer; what is sent and what arrives buys more. None for no end.
+        silence: The longest time without a byte of the answer, once all is sent; None for no end.
+        wakes: Whether it may resume a MicroVM that is found suspended; if not, SandboxSuspendedError tells of it.
+        command: The command that it runs, for messages.
     """
 
     def __init__(
@@ -82,26 +102,49 @@ class Request:
         path: str,
         *,
         asked: str,
-        deadline: Deadline,
-        body: bytes | None = None,
+        deadline: Deadline = NEVER,
+        body: Body | None = None,
+        content_type: str = JSON_TYPE,
+        headers: Iterable[tuple[str, str]] = (),
+        accepted: Collection[int] = (200, 201),
+        repeatable: bool | None = None,
         patience: float | None = SILENCE_SECONDS,
+        silence: float | None = None,
+        wakes: bool = True,
         command: str | None = None,
     ) -> None:
         self.method = method
         self.path = path
         self.asked = asked
         self.body = body
+        self.content_type = content_type
+        self.headers = tuple(headers)
+        self.accepted = frozenset(accepted)
+        self.is_repeatable = command is None if repeatable is None else repeatable
         self.deadline = deadline
         self.patience = patience
+        self.silence = silence
+        self.wakes = wakes
         self.command = command
         self.exec_id = None if command is None else os.urandom(16).hex()
         self.bound: AnswerDeadline | None = None
         self.may_have_run = False
 
-    @property
-    def is_repeatable(self) -> bool:
-        """Sent twice, it does what it does when sent once."""
-        return self.command is None
+    def outgoing(self) -> bytes | Callable[[], Iterable[bytes]] | None:
+        """The body for the attempt that is under way."""
+        return self._pieces_out if callable(self.body) else self.body
+
+    def _pieces_out(self) -> Iterator[bytes]:
+        assert callable(self.body)
+        assert self.bound is not None
+        source = iter(self.body())
+        while True:
+            with self.bound.paused():  # whoever gives the pieces may be slow: a pipe, a disk
+                piece = next(source, None)
+            if piece is None:
+                return
+            yield piece
+            self.bound.moved += len(piece)
 
     def is_timeout(self, response: Response) -> bool:
         """The agent ended the command at its timeout, and answers with what it left."""
@@ -113,7 +156,7 @@ class Request:
         """The answer's body."""
         assert self.bound is not None
         for piece in response.chunks(CHUNK_BYTES):
-            self.bound.received += len(piece)
+            self.bound.moved += len(piece)
             with self.bound.paused():  # whoever takes the output may be slow: a pager, a full pipe
                 yield piece
 

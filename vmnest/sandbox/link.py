@@ -250,6 +250,7 @@ class Link:
             transport=transport.shared(self._trust()),
             port=port,
             recover=functools.partial(self._recover, wakes=wakes),
+            recover_asleep=functools.partial(self._recover, wakes=False),
             look=self._glance,
         )
 

@@ -7,13 +7,13 @@ import os
 import re
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from .. import __version__, errors, settings
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from . import proxies, tls
 from .answers import Patience, Response
-from .connections import Connection, Origin, Request, open_connection
+from .connections import Body, Connection, Origin, Request, open_connection
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 
@@ -96,7 +96,7 @@ class Transport:
         url: str,
         *,
         headers: Sequence[tuple[str, str]] = (),
-        body: bytes | Iterable[bytes] | None = None,
+        body: Body | None = None,
         deadline: Deadline,
         connect_timeout: float = CONNECT_TIMEOUT_SECONDS,
         read_timeout: float | None = None,
@@ -105,8 +105,9 @@ class Transport:
     ) -> Response:
         """Send one request and return its answer, whatever the status; the body is still on the wire.
 
-        The request target goes out as it stands in ``url``. An iterable body goes out in chunks, unless the headers
-        hold its length. Redirects are not followed, bodies are not decoded.
+        The request target goes out as it stands in ``url``. A body that is no bytes goes out in chunks, unless the
+        headers hold its length; a function is called anew for each attempt. What the body's pieces raise is raised
+        here, and the connection is closed. Redirects are not followed, bodies are not decoded.
 
         Args:
             deadline: The end of the whole exchange, the reading of the body included.
@@ -122,7 +123,7 @@ class Transport:
         """
         origin, request = _build(method, url, headers=headers, body=body)
         is_repeatable = retry_stale or request.method in _IDEMPOTENT
-        can_replay = body is None or isinstance(body, bytes)
+        can_replay = body is None or isinstance(body, bytes) or callable(body)
         limit = _IDLE_LIMIT_SECONDS if is_repeatable and can_replay else _IDLE_LIMIT_UNREPEATABLE_SECONDS
         patience = Patience(deadline, read_timeout, on_silence)
         connection = self._own_pool().take(origin, idle_limit=limit)
@@ -179,9 +180,7 @@ class Transport:
         return self._context
 
 
-def _build(
-    method: str, url: str, *, headers: Sequence[tuple[str, str]], body: bytes | Iterable[bytes] | None
-) -> tuple[Origin, Request]:
+def _build(method: str, url: str, *, headers: Sequence[tuple[str, str]], body: Body | None) -> tuple[Origin, Request]:
     match = _URL.fullmatch(url)
     if match is None or int(match["port"] or 1) not in range(1, 65536):
         raise errors.UsageError(f"no http or https URL that can be requested: {_shown(url)!r}")
@@ -196,7 +195,7 @@ def _build(
 
 
 def _complete(
-    method: str, origin: Origin, *, headers: Sequence[tuple[str, str]], body: bytes | Iterable[bytes] | None
+    method: str, origin: Origin, *, headers: Sequence[tuple[str, str]], body: Body | None
 ) -> tuple[list[tuple[str, str]], bool]:
     """The header fields to send, and whether the body goes in chunks."""
     for name, value in headers:

@@ -43,6 +43,18 @@ if sys.platform == "linux":
     ]
 
 
+# Bytes, pieces of them, or a function that makes the pieces.
+Body = bytes | Iterable[bytes] | Callable[[], Iterable[bytes]]
+
+
+class _SourceError(Exception):
+    """The request's own body failed, not the connection: carries what it raised."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class Origin(NamedTuple):
     """Where a request goes: one pool each."""
 
@@ -66,7 +78,7 @@ class Request(NamedTuple):
     method: str
     target: str
     headers: Sequence[tuple[str, str]]
-    body: bytes | Iterable[bytes] | None
+    body: Body | None
     is_chunked: bool
 
 
@@ -106,6 +118,9 @@ class Connection:
         try:
             self._send(request, patience)
             answer = self._receive(patience)
+        except _SourceError as error:
+            self.close()
+            raise error.reason from None
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise failure_of_reading(error, origin=str(self.origin), patience=patience) from error
@@ -176,12 +191,20 @@ class Connection:
             yield "Proxy-Authorization", self._proxy.authorization
 
 
-def _pieces(body: bytes | Iterable[bytes] | None) -> Iterable[bytes | memoryview]:
+def _pieces(body: Body | None) -> Iterable[bytes | memoryview]:
     if not isinstance(body, bytes):
-        return body or ()
+        return _guarded(body)
     # A timeout bounds a whole ``sendall``: in pieces, it bounds the peer's silence and not the size of the body.
     view = memoryview(body)
     return (view[at : at + _PIECE_BYTES] for at in range(0, len(view), _PIECE_BYTES))
+
+
+def _guarded(body: Iterable[bytes] | Callable[[], Iterable[bytes]] | None) -> Iterable[bytes]:
+    """The pieces; an error of theirs, such as that of a file, must not pass for one of the connection."""
+    try:
+        yield from (body() if callable(body) else body) or ()
+    except Exception as error:
+        raise _SourceError(error) from error
 
 
 def open_connection(

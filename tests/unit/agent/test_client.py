@@ -27,6 +27,7 @@ from tests.support.scripted import (
     text_answer,
 )
 from vmnest import errors
+from vmnest.agent import exchange, refusals
 from vmnest.agent.client import AgentClient, Health
 from vmnest.agent.results import ExecResult
 from vmnest.agent.tokens import HeaderPairs
@@ -651,3 +652,90 @@ def test_a_wrong_count_of_written_bytes_is_an_error(connect: Any, written: objec
 def test_no_representation_shows_a_token(connect: Any) -> None:
     with ScriptedServer() as server:
         assert "token" not in repr(connect(server))
+
+
+# -- requests of other modules -----------------------------------------------------------------------------------------
+
+
+def test_a_request_goes_out_with_its_type_and_headers_and_its_answer_is_read_as_a_stream(connect: Any) -> None:
+    request = exchange.Request(
+        "PUT", "/v1/files?path=%2Fa", asked=refusals.FILE, body=b"abc", content_type="application/octet-stream",
+        headers=[("vmnest-mode", "0644")],
+    )  # fmt: skip
+    with ScriptedServer(answer(200, "done")) as server, connect(server).send(request) as response:
+        assert b"".join(request.pieces(response)) == b"done"
+    (received,) = server.requests
+    assert (received.method, received.target, received.body) == ("PUT", "/v1/files?path=%2Fa", b"abc")
+    assert received.headers["content-type"] == "application/octet-stream"
+    assert (received.headers["vmnest-mode"], received.headers["x-aws-proxy-auth"]) == ("0644", "token-1")
+
+
+def test_only_the_statuses_that_a_request_accepts_are_no_errors(connect: Any) -> None:
+    request = exchange.Request("GET", "/v1/files?path=a", asked=refusals.FILE, accepted=(206, 416))
+    with ScriptedServer(answer(416)) as server, connect(server).send(request) as response:
+        assert response.status == 416
+    with ScriptedServer(answer(200, "x")) as server, pytest.raises(errors.EndpointError, match="200"):
+        connect(server).send(request)
+
+
+def test_a_body_of_pieces_is_made_anew_for_each_attempt(connect: Any) -> None:
+    made: list[int] = []
+
+    def body() -> Iterator[bytes]:
+        made.append(len(made))
+        yield b"first "
+        yield b"second"
+
+    request = exchange.Request("PUT", "/v1/files?path=a", asked=refusals.FILE, body=body)
+    with ScriptedServer(REFUSED, answer(200)) as server:
+        connect(server).send(request).close()
+    assert [received.body for received in server.requests] == [b"first second"] * 2
+    assert made == [0, 1]
+
+
+def test_an_error_of_a_body_is_raised_as_it_is(connect: Any) -> None:
+    def body() -> Iterator[bytes]:
+        yield b"first"
+        raise OSError(5, "the disk is broken")
+
+    request = exchange.Request("PUT", "/v1/files?path=a", asked=refusals.FILE, body=body)
+    with ScriptedServer(SILENT, repeat_last=True) as server, pytest.raises(OSError, match="disk is broken"):
+        connect(server).send(request)
+
+
+def test_a_request_that_must_not_wake_uses_the_other_recovery(connect: Any) -> None:
+    def wake(_error: errors.VmnestError) -> str:
+        raise AssertionError("this would wake it")
+
+    def look(_error: errors.VmnestError) -> str:
+        raise errors.SandboxSuspendedError("asleep")
+
+    request = exchange.Request("GET", "/v1/processes", asked=refusals.EXEC, wakes=False)
+    with ScriptedServer(NOT_LISTENING) as server, pytest.raises(errors.SandboxSuspendedError):
+        connect(server, recover=wake, recover_asleep=look).send(request)
+
+
+def test_what_the_agent_supports_is_asked_once(connect: Any) -> None:
+    with ScriptedServer(HEALTHY) as server:
+        client = connect(server)
+        assert client.supports("processes")
+        assert not client.supports("files")
+    assert [received.target for received in server.requests] == ["/healthz"]
+
+
+def test_what_the_agent_supports_is_known_after_any_look_at_its_health(connect: Any) -> None:
+    with ScriptedServer(HEALTHY) as server:
+        client = connect(server)
+        client.wait_ready(deadline=Deadline(5))
+        assert client.supports("processes")
+    assert len(server.requests) == 1
+
+
+def test_a_state_that_cannot_be_seen_is_none(connect: Any) -> None:
+    def refuse() -> str:
+        raise errors.ConnectError("no network")
+
+    with ScriptedServer() as server:
+        assert connect(server).look() is None
+        assert connect(server, look=refuse).look() is None
+        assert connect(server, look=lambda: "SUSPENDED").look() == "SUSPENDED"

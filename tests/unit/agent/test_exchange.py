@@ -29,7 +29,7 @@ def test_each_byte_of_an_answer_buys_a_little_time(fake_clock: FakeClock) -> Non
     bound = waiting(fake_clock, 10)
     fake_clock.advance(9)
     assert bound.remaining() == 1
-    bound.received = 2048
+    bound.moved = 2048
     assert bound.remaining() == 3
     fake_clock.advance(4)
     assert bound.remaining() == 0
@@ -37,7 +37,7 @@ def test_each_byte_of_an_answer_buys_a_little_time(fake_clock: FakeClock) -> Non
 
 def test_the_callers_deadline_holds_whatever_arrives(fake_clock: FakeClock) -> None:
     bound = waiting(fake_clock, None, outer=5)
-    bound.received = 10**9
+    bound.moved = 10**9
     fake_clock.advance(4)
     assert bound.remaining() == 1
     assert waiting(fake_clock, None).remaining() is None
@@ -157,7 +157,7 @@ def test_what_is_left_is_never_below_nothing(patience: float, steps: list[tuple[
     bound = waiting(clock, patience)
     for seconds, count in steps:
         clock.advance(seconds)
-        bound.received += count
+        bound.moved += count
         left = bound.remaining()
         assert left is not None
         assert left >= 0
