@@ -6,6 +6,7 @@ would have to flush into a pipe that nobody reads any more.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -15,11 +16,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import threading
     from types import TracebackType
+    from typing import Any
 
-__all__ = ["STDERR", "STDOUT", "Progress", "is_terminal", "open_missing", "want_colour", "write_bytes", "write_text"]
+__all__ = [
+    "STDERR",
+    "STDIN",
+    "STDOUT",
+    "Progress",
+    "RawMode",
+    "is_terminal",
+    "open_missing",
+    "size",
+    "want_colour",
+    "write_bytes",
+    "write_text",
+]
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 PROGRESS_AFTER_SECONDS = 1.0
+USUAL_SIZE = (80, 24)  # where nobody knows
 
 
 def open_missing() -> None:
@@ -78,6 +93,62 @@ def want_colour(fd: int) -> bool:
     """Colour is for terminals that know it, and for users who did not switch it off (https://no-color.org)."""
     environ = settings.environment()
     return is_terminal(fd) and not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"
+
+
+def size() -> tuple[int, int]:
+    """Columns and rows of the terminal that the user looks at, if any of the streams is one."""
+    for fd in (STDOUT, STDIN, STDERR):
+        try:
+            columns, rows = os.get_terminal_size(fd)
+        except OSError:
+            continue
+        if columns > 0 and rows > 0:  # a serial line says 0 for "unknown"
+            return columns, rows
+    return USUAL_SIZE
+
+
+class RawMode:
+    """A terminal on which every key is passed on as it is: no echo, no lines, no signals.
+
+    ``end`` puts everything back, and may be called again; ``begin`` starts anew after it. What was typed ahead is kept
+    both times, and neither waits for the terminal's output, which may be stopped.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._before: list[Any] | None = None
+
+    def begin(self) -> None:
+        """Switch it on."""
+        import termios
+
+        if self._before is None:
+            before = termios.tcgetattr(self._fd)
+            self._before = list(before)
+            termios.tcsetattr(self._fd, termios.TCSANOW, _raw(before))
+
+    def end(self) -> None:
+        """Put back what was there."""
+        import termios
+
+        before, self._before = self._before, None
+        if before is not None:
+            with contextlib.suppress(termios.error):  # the terminal itself is gone
+                termios.tcsetattr(self._fd, termios.TCSANOW, before)
+
+
+def _raw(attributes: list[Any]) -> list[Any]:
+    """What cfmakeraw(3) makes of them."""
+    import termios as t
+
+    flags_in, flags_out, control, local, *speeds, characters = attributes
+    flags_in &= ~(t.IGNBRK | t.BRKINT | t.PARMRK | t.ISTRIP | t.INLCR | t.IGNCR | t.ICRNL | t.IXON)
+    flags_out &= ~t.OPOST
+    control = control & ~(t.CSIZE | t.PARENB) | t.CS8
+    local &= ~(t.ECHO | t.ECHONL | t.ICANON | t.ISIG | t.IEXTEN)
+    characters = list(characters)
+    characters[t.VMIN], characters[t.VTIME] = 1, 0  # a read returns with the first byte
+    return [flags_in, flags_out, control, local, *speeds, characters]
 
 
 class Progress:

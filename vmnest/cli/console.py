@@ -1,0 +1,285 @@
+"""Joins the user's terminal to a program in a sandbox, until that ends.
+
+Strategy: the main thread carries output, since signals reach the main thread and have to wake it; a thread carries
+input; another one carries the window's size, which must not wait behind input that nobody takes. What goes wrong in a
+thread is raised in the main one.
+
+Rules:
+
+- Whatever happens, the terminal gets back the modes that it had, and those that the program has left in it are undone.
+- No descriptor is made non-blocking: it may be shared with others, the shell that started us first of all.
+- A suspended sandbox is woken by a key, and not by the window's size, which is sent once it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import threading
+
+from .. import errors
+from . import escapes, failure, output, render, screen, terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+    from typing import Protocol
+
+    from .words import Options
+
+    class Piece(Protocol):
+        """Some output. ``stream`` is ``stdout``, ``stderr``, or ``gap``: then ``missing`` bytes are not kept."""
+
+        @property
+        def stream(self) -> str: ...
+
+        @property
+        def data(self) -> bytes: ...
+
+        @property
+        def missing(self) -> int: ...
+
+    class Program(Protocol):
+        """What runs in the sandbox. Its methods are called from several threads.
+
+        ``state_watch`` is called with a state when the sandbox is found suspended, and with None when it goes on.
+        """
+
+        state_watch: Callable[[str | None], object] | None
+
+        @property
+        def is_pty(self) -> bool: ...
+
+        def chunks(self) -> Iterator[Piece]: ...
+
+        def write(self, data: bytes, /) -> object: ...
+
+        def close_stdin(self) -> object: ...
+
+        def resize(self, columns: int, rows: int, /) -> object: ...
+
+        def wait(self) -> int: ...
+
+
+__all__ = ["Left", "interact"]
+
+_READ_BYTES = 65536
+_STOP_SECONDS = 0.5  # for threads that may be in the middle of a request
+# What would end us at once, and leave the terminal as it is then. INT, TERM and HUP are the whole program's business.
+_DEADLY = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+
+
+class Left(Exception):  # noqa: N818 - the user's wish, no failure
+    """The user has typed ``~.``: the program runs on without them."""
+
+
+def interact(
+    program: Program, *, options: Options, read_input: bool = True, escape: bool = False, resumes: bool = True
+) -> int:
+    """Join the standard streams to the program until it ends, and return its exit status.
+
+    For the main thread only. With a terminal on both sides, every key goes to the program.
+
+    Args:
+        program: What runs in the sandbox.
+        options: The command line's.
+        read_input: Carry standard input, too.
+        escape: ``~.`` at the beginning of a line leaves.
+        resumes: Input resumes a sandbox that is suspended.
+
+    Raises:
+        Left: see ``escape``.
+        BrokenPipeError: nobody reads the output any more.
+        errors.VmnestError: the connection to the program is lost for good.
+    """
+    return _Console(program, options=options, read_input=read_input, escape=escape, resumes=resumes).run()
+
+
+class _Console:
+    """One joint. ``_failure`` is set by the thread that fails, and raised by the main thread."""
+
+    def __init__(self, program: Program, *, options: Options, read_input: bool, escape: bool, resumes: bool) -> None:
+        self._program = program
+        self._options = options
+        self._reads = read_input
+        self._resumes = resumes
+        self._is_raw = read_input and program.is_pty and terminal.is_terminal(terminal.STDIN)
+        self._raw = terminal.RawMode(terminal.STDIN)
+        self._escapes = escapes.Escapes() if escape and self._is_raw else None
+        self._modes = screen.Modes() if program.is_pty and terminal.is_terminal(terminal.STDOUT) else None
+        self._sizes: queue.SimpleQueue[bool] = queue.SimpleQueue()  # one that a signal handler may put into
+        self._is_paused = False
+        self._is_over = False
+        self._failure: BaseException | None = None
+
+    def run(self) -> int:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._leave_terminal)
+            stack.enter_context(self._signals())
+            self._program.state_watch = self._tell_state
+            if self._is_raw:
+                self._raw.begin()
+            if self._program.is_pty:
+                stack.enter_context(self._sizing())
+            if self._reads:
+                stack.enter_context(self._typing())
+            try:
+                for piece in self._program.chunks():
+                    self._show(piece)
+            finally:
+                self._is_over = True  # a thread that fails from here on does not matter
+        return self._program.wait()
+
+    # -- the main thread -----------------------------------------------------------------------------------------------
+
+    def _show(self, piece: Piece) -> None:
+        if piece.stream == "gap":
+            self._say(f"{piece.missing} bytes of output are not kept any more, and are missing here")
+            return
+        if self._modes is not None:
+            self._modes.feed(piece.data)
+        terminal.write_bytes(terminal.STDERR if piece.stream == "stderr" else terminal.STDOUT, piece.data)
+
+    def _leave_terminal(self) -> None:
+        self._program.state_watch = None
+        undo = self._modes.restore() if self._modes is not None else b""
+        try:
+            if undo:
+                terminal.write_bytes(terminal.STDOUT, undo)
+        finally:
+            self._raw.end()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Handlers for the time of the joint."""
+        handlers: dict[signal.Signals, Callable[[int, FrameType | None], object]] = {signal.SIGWINCH: self._on_resized}
+        if self._is_raw:
+            handlers |= {signal.SIGTSTP: self._on_stop, signal.SIGCONT: self._on_continued}
+            handlers |= dict.fromkeys(_DEADLY, _on_deadly)
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_resized(self, number: int, frame: FrameType | None) -> None:
+        # Also how a thread wakes us: this is the only place where the main thread can be made to look at something.
+        if self._failure is not None and not self._is_over:
+            raise self._failure
+        self._sizes.put(True)
+
+    def _on_stop(self, number: int, frame: FrameType | None) -> None:
+        """Stopped from outside (the key for it goes to the program): lend the terminal back meanwhile."""
+        self._raw.end()
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _on_continued(self, number: int, frame: FrameType | None) -> None:
+        """Whoever had the terminal meanwhile has set its modes, and the window may have another size."""
+        self._raw.end()
+        self._raw.begin()
+        self._sizes.put(True)
+
+    # -- what is said --------------------------------------------------------------------------------------------------
+
+    def _tell_state(self, state: str | None) -> None:
+        """Called by the program's own threads."""
+        was_paused, self._is_paused = self._is_paused, state is not None
+        if self._is_paused == was_paused:
+            return
+        if state is not None:
+            way = "a key resumes it" if self._reads and self._resumes else "waiting until it is resumed"
+            self._say(f"the sandbox is suspended; {way}")
+            return
+        self._say("the sandbox goes on")
+        self._sizes.put(True)
+
+    def _say(self, text: str) -> None:
+        if not self._is_raw or not terminal.is_terminal(terminal.STDERR):
+            output.remark(text, options=self._options)
+        elif not self._options.quiet:
+            # Without the terminal's own help a line has to be begun by hand.
+            terminal.write_text(terminal.STDERR, f"\r\nvmnest: {render.to_printable(text)}\r\n")
+
+    # -- the threads ---------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _typing(self) -> Iterator[None]:
+        """The thread that carries input, while the block runs."""
+        wake_reader, wake_writer = os.pipe()
+        thread = threading.Thread(target=self._type, args=(wake_reader,), name="vmnest-input", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            os.close(wake_writer)
+            # It may be in the middle of a request, or in a read that somebody else has emptied: nobody waits for that.
+            thread.join(_STOP_SECONDS)
+
+    def _type(self, wake: int) -> None:
+        try:
+            self._carry_input(wake)
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            os.close(wake)
+
+    def _carry_input(self, wake: int) -> None:
+        import select
+
+        poller = select.poll()
+        poller.register(terminal.STDIN, select.POLLIN)
+        poller.register(wake, select.POLLIN)
+        while True:
+            ready = dict(poller.poll())
+            if wake in ready:
+                return
+            data = _read_input()
+            if not data:
+                self._program.close_stdin()
+                return
+            if self._escapes is not None:
+                data = self._escapes.feed(data)
+            if data:
+                self._program.write(data)
+            if self._escapes is not None and self._escapes.is_left:
+                raise Left
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGWINCH)
+
+    @contextlib.contextmanager
+    def _sizing(self) -> Iterator[None]:
+        """The thread that carries the window's size, while the block runs."""
+        thread = threading.Thread(target=self._carry_sizes, name="vmnest-size", daemon=True)
+        thread.start()
+        self._sizes.put(True)
+        try:
+            yield
+        finally:
+            self._sizes.put(False)
+            thread.join(_STOP_SECONDS)
+
+    def _carry_sizes(self) -> None:
+        while self._sizes.get():
+            if not self._is_paused:
+                # Whoever carries output will hear of it, and say it better.
+                with contextlib.suppress(errors.VmnestError):
+                    self._program.resize(*terminal.size())
+
+
+def _read_input() -> bytes:
+    try:
+        return os.read(terminal.STDIN, _READ_BYTES)
+    except OSError:
+        return b""  # a terminal that has gone
+
+
+def _on_deadly(number: int, frame: FrameType | None) -> None:
+    raise failure.Ended(number)

@@ -1,0 +1,81 @@
+"""What a program in a sandbox has switched on in the user's terminal, so that it can be switched off in its place.
+
+A full-screen program that is killed leaves its screen, its hidden cursor, and a mouse that types. ``Modes`` reads the
+output that goes by for the DEC private modes that matter, and knows how to undo what was not undone.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["Modes"]
+
+_ALTERNATE_SCREENS = (b"1049", b"1047", b"47")
+# Mode -> whether a terminal has it set before anybody touches it.
+_USUAL = {
+    b"1": False,  # cursor keys of applications
+    b"7": True,  # lines wrap
+    b"9": False, b"1000": False, b"1001": False, b"1002": False, b"1003": False,  # the mouse reports
+    b"1004": False,  # the window reports that it is looked at
+    b"1005": False, b"1006": False, b"1015": False, b"1016": False,  # in which words the mouse reports
+    b"25": True,  # the cursor is seen
+    b"2004": False,  # pasted text is bracketed
+    **dict.fromkeys(_ALTERNATE_SCREENS, False),
+}  # fmt: skip
+
+_CHANGE = re.compile(rb"\x1b\[\?([0-9;]{1,64})([hl])|\x1b([=>c])")
+_BEGINNING = re.compile(rb"\x1b(?:\[(?:\?[0-9;]{0,64})?)?\Z")
+_ATTRIBUTES_OFF = b"\x1b[0m"
+_KEYPAD_NUMERIC = b"\x1b>"
+
+
+class Modes:
+    """The modes of one terminal that are not as they usually are."""
+
+    def __init__(self) -> None:
+        self._changed: dict[bytes, bool] = {}
+        self._has_keypad = False
+        self._cut = b""  # a sequence whose end has not come
+
+    @property
+    def is_full_screen(self) -> bool:
+        """A program draws on a screen of its own."""
+        return any(mode in self._changed for mode in _ALTERNATE_SCREENS)
+
+    def feed(self, data: bytes) -> None:
+        """Take note of output."""
+        if not self._cut and b"\x1b" not in data:
+            return
+        data = self._cut + data
+        for match in _CHANGE.finditer(data):
+            if match[3] is not None:
+                self._take_plain(match[3])
+            else:
+                for mode in match[1].split(b";"):
+                    self._take(mode, is_on=match[2] == b"h")
+        beginning = _BEGINNING.search(data)
+        self._cut = b"" if beginning is None else beginning[0]
+
+    def restore(self) -> bytes:
+        """What to write to the terminal to have everything as usual; nothing if it is."""
+        if not self._changed and not self._has_keypad:
+            return b""
+        # The screen last: what comes before it belongs to the program's own.
+        modes = sorted(self._changed, key=lambda mode: mode in _ALTERNATE_SCREENS)
+        undone = b"".join(b"\x1b[?%b%b" % (mode, b"h" if _USUAL[mode] else b"l") for mode in modes)
+        self._changed.clear()
+        self._has_keypad = False
+        return _ATTRIBUTES_OFF + _KEYPAD_NUMERIC + undone
+
+    def _take(self, mode: bytes, *, is_on: bool) -> None:
+        if mode not in _USUAL:
+            return
+        if is_on == _USUAL[mode]:
+            self._changed.pop(mode, None)
+        else:
+            self._changed[mode] = is_on
+
+    def _take_plain(self, letter: bytes) -> None:
+        if letter == b"c":  # a full reset
+            self._changed.clear()
+        self._has_keypad = letter == b"="
