@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Protocol
 
+    from .signals import Interrupts
     from .words import Options
 
     class Piece(Protocol):
@@ -77,7 +78,14 @@ class Left(Exception):  # noqa: N818 - the user's wish, no failure
 
 
 def interact(
-    program: Program, *, options: Options, read_input: bool = True, escape: bool = False, resumes: bool = True
+    program: Program,
+    *,
+    options: Options,
+    read_input: bool = True,
+    escape: bool = False,
+    resumes: bool = True,
+    interrupts: Interrupts | None = None,
+    show: Callable[[Piece], object] | None = None,
 ) -> int:
     """Join the standard streams to the program until it ends, and return its exit status.
 
@@ -89,17 +97,24 @@ def interact(
         read_input: Carry standard input, too.
         escape: ``~.`` at the beginning of a line leaves.
         resumes: Input resumes a sandbox that is suspended.
+        interrupts: Where Ctrl+C goes meanwhile.
+        show: Takes the output, in place of the standard streams.
 
     Raises:
         Left: see ``escape``.
         BrokenPipeError: nobody reads the output any more.
         errors.VmnestError: the connection to the program is lost for good.
     """
-    return _Console(program, options=options, read_input=read_input, escape=escape, resumes=resumes).run()
+    joint = _Console(program, options=options, read_input=read_input, escape=escape, resumes=resumes)
+    joint.interrupts = interrupts
+    joint.show = show or joint.show
+    return joint.run()
 
 
 class _Console:
     """One joint. ``_failure`` is set by the thread that fails, and raised by the main thread."""
+
+    interrupts: Interrupts | None = None
 
     def __init__(self, program: Program, *, options: Options, read_input: bool, escape: bool, resumes: bool) -> None:
         self._program = program
@@ -109,6 +124,7 @@ class _Console:
         self._is_raw = read_input and program.is_pty and terminal.is_terminal(terminal.STDIN)
         self._raw = terminal.RawMode(terminal.STDIN)
         self._escapes = escapes.Escapes() if escape and self._is_raw else None
+        self.show: Callable[[Piece], object] = self._show
         self._modes = screen.Modes() if program.is_pty and terminal.is_terminal(terminal.STDOUT) else None
         self._sizes: queue.SimpleQueue[bool] = queue.SimpleQueue()  # one that a signal handler may put into
         self._is_paused = False
@@ -119,6 +135,8 @@ class _Console:
         with contextlib.ExitStack() as stack:
             stack.callback(self._leave_terminal)
             stack.enter_context(self._signals())
+            if self.interrupts is not None:
+                stack.enter_context(self.interrupts)
             self._program.state_watch = self._tell_state
             if self._is_raw:
                 self._raw.begin()
@@ -128,7 +146,7 @@ class _Console:
                 stack.enter_context(self._typing())
             try:
                 for piece in self._program.chunks():
-                    self._show(piece)
+                    self.show(piece)
             finally:
                 self._is_over = True  # a thread that fails from here on does not matter
         return self._program.wait()
@@ -190,6 +208,8 @@ class _Console:
         was_paused, self._is_paused = self._is_paused, state is not None
         if self._is_paused == was_paused:
             return
+        if self.interrupts is not None:
+            self.interrupts.is_paused = self._is_paused
         if state is not None:
             way = "a key resumes it" if self._reads and self._resumes else "waiting until it is resumed"
             self._say(f"the sandbox is suspended; {way}")
