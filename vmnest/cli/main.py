@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 
 from .. import __version__, errors
-from . import failure, terminal, values, verbs
+from . import failure, signals, terminal, values, verbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import FrameType
+    from collections.abc import Sequence
     from typing import NoReturn, Protocol
 
     from .words import Options, Parser
@@ -33,7 +32,7 @@ _BEFORE_VERB = ("--local", "--json", "-q", "--quiet", "--debug", "-h", "--help",
 def console() -> NoReturn:
     """The program: ``main`` with the process's own arguments, streams and signals."""
     terminal.open_missing()
-    become_deaf = _raise_on_signals()
+    become_deaf = signals.raise_once()
     status = main([values.to_utf8(word) for word in sys.argv[1:]])
     # All is done and told: while the interpreter ends, no signal may make a failure of it.
     become_deaf()
@@ -48,34 +47,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BaseException as error:
         is_exec = line.verb is not None and line.verb.is_exec
         return failure.report(error, json=line.json, debug=line.debug, is_exec=is_exec)
-
-
-def _raise_on_signals() -> Callable[[], None]:
-    """Turn the first SIGINT, SIGTERM or SIGHUP into an exception, so that what was begun is cleaned up; then be deaf.
-
-    Returns what makes deaf without a signal.
-
-    Cleaning up has its own deadline; a second signal in the middle of it would leave a sandbox behind. Signals that
-    whoever started us ignores stay ignored.
-    """
-    import signal
-
-    watched = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    handled = [number for number in watched if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)]
-
-    def become_deaf() -> None:
-        for each in handled:
-            signal.signal(each, signal.SIG_IGN)
-
-    def receive(number: int, frame: FrameType | None) -> None:
-        become_deaf()
-        # No KeyboardInterrupt: one that passes through code made from text (a NamedTuple's) counts as uncaught for
-        # Python, which then ends the process by the signal, whatever status we exit with.
-        raise failure.Ended(number)
-
-    for number in handled:
-        signal.signal(number, receive)
-    return become_deaf
 
 
 class _Line:
