@@ -17,9 +17,8 @@ import os
 import select
 import signal
 import subprocess
-import threading
 
-from . import programs, state, stopwatch, wire
+from . import launch, programs, state, stopwatch, wire
 from .errors import PeerGoneError
 from .spool import Spool
 
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from .programs import Command
 
 _PIECE_BYTES = 65536
-# A spawn holds the interpreter, on Python 3.9 for a whole fork. Those that wait for their turn do not compete for it
-# with the threads that answer others: with 64 spawns at once, /healthz took seconds.
-_SPAWNS_AT_ONCE = 2
 _EXIT_CHECK_SECONDS = 0.02  # where the system has no pidfd
 
 _RUNNING, _ENDING, _LAST_WORDS, _OVER = range(4)
@@ -71,6 +67,7 @@ class Runner:
     Args:
         groups: Where running commands are registered.
         drain: Takes the pipes that outlive their command.
+        launcher: Starts them.
         start_watch: Starts a watch that counts while the VM runs.
     """
 
@@ -79,12 +76,13 @@ class Runner:
         *,
         groups: state.Groups,
         drain: Drain,
+        launcher: launch.Launcher | None = None,
         start_watch: Callable[[], stopwatch.Stopwatch] = stopwatch.Stopwatch,
     ) -> None:
         self._groups = groups
         self._drain = drain
         self._start_watch = start_watch
-        self._spawning = threading.BoundedSemaphore(_SPAWNS_AT_ONCE)
+        self._launcher = launcher or launch.Launcher()
 
     def run(self, command: Command, *, hangup: int | None = None) -> Outcome:
         """Run a command to its end, its timeout, or the end of the connection ``hangup`` (a descriptor).
@@ -94,10 +92,12 @@ class Runner:
             PeerGoneError: the client went away; the command's group was ended.
         """
         executable = programs.resolve(command)
-        with self._spawning:
-            child, stdout, stderr = _spawn(command, executable)
+        started = self._launcher.start(command, executable)
+        child = started.child
+        assert started.stdout is not None  # one-shot commands have no terminal
+        assert started.stderr is not None
         outcome = Outcome(Spool(limit_bytes=wire.MAX_OUTPUT_BYTES), Spool(limit_bytes=wire.MAX_OUTPUT_BYTES))
-        pipes = {stdout: outcome.stdout, stderr: outcome.stderr}
+        pipes = {started.stdout: outcome.stdout, started.stderr: outcome.stderr}
         pump = _Pump(child.pid, pipes, hangup=hangup, watch=self._start_watch())
         self._groups.add(child.pid)
         try:
@@ -110,7 +110,7 @@ class Runner:
             self._groups.discard(child.pid)
             for descriptor in pump.release():
                 self._drain.take(descriptor)
-            outcome.exit_code, outcome.signal = _reap(child)
+            outcome.exit_code, outcome.signal = reap(child)
         if pump.is_peer_gone:
             outcome.__exit__(None, None, None)
             raise PeerGoneError
@@ -125,7 +125,7 @@ class _Pump:
         self._group = group
         self._pipes = pipes  # those that are open
         self._hangup = hangup
-        self._exit_watch = _open_exit_watch(group)
+        self._exit_watch = open_exit_watch(group)
         self._has_exited = False
         self._phase = _RUNNING
         self._watch = watch
@@ -149,7 +149,7 @@ class _Pump:
                 if not self._on_event(descriptor):
                     poller.unregister(descriptor)
             if self._exit_watch is None and not self._has_exited:
-                self._has_exited = _is_zombie(self._group)
+                self._has_exited = is_zombie(self._group)
             self._advance(self._watch.read())
 
     def release(self) -> list[int]:
@@ -217,33 +217,7 @@ def name_signal(number: int) -> str:
         return f"SIGRTMIN+{number - signal.SIGRTMIN}"
 
 
-def _spawn(command: Command, executable: bytes) -> tuple[subprocess.Popen[bytes], int, int]:
-    """Start a command: the child, and the reading ends of its stdout and stderr."""
-    descriptors: list[int] = []
-    try:
-        descriptors += os.pipe()
-        descriptors += os.pipe()
-        child = subprocess.Popen(
-            command.argv,
-            executable=executable,
-            cwd=command.cwd,
-            env=command.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=descriptors[1],
-            stderr=descriptors[3],
-            start_new_session=True,
-        )
-    except OSError as error:
-        for descriptor in descriptors[0::2]:
-            os.close(descriptor)
-        raise programs.explain(error, command) from error
-    finally:
-        for descriptor in descriptors[1::2]:
-            os.close(descriptor)
-    return child, descriptors[0], descriptors[2]
-
-
-def _reap(child: subprocess.Popen[bytes]) -> tuple[int, str | None]:
+def reap(child: subprocess.Popen[bytes]) -> tuple[int, str | None]:
     """The exit code and signal of a child that has exited, or was sent KILL."""
     try:
         status = child.wait(0 if child.poll() is not None else wire.DRAIN_SECONDS)
@@ -255,7 +229,7 @@ def _reap(child: subprocess.Popen[bytes]) -> tuple[int, str | None]:
     return 128 - status, name_signal(-status)
 
 
-def _open_exit_watch(pid: int) -> int | None:
+def open_exit_watch(pid: int) -> int | None:
     """A descriptor that becomes readable when ``pid`` exits, or None where the system has none (Linux before 5.3)."""
     open_pidfd = getattr(os, "pidfd_open", None)
     try:
@@ -264,6 +238,6 @@ def _open_exit_watch(pid: int) -> int | None:
         return None
 
 
-def _is_zombie(pid: int) -> bool:
+def is_zombie(pid: int) -> bool:
     """Whether the child has exited; it is not reaped by this."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -6,26 +6,55 @@ import errno
 import os
 import stat
 
-from . import wire
+from . import terminals, wire
 from .errors import RequestError, is_exhaustion, overloaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from .users import User
+
+_LOCALE_VARIABLES = (b"LC_ALL", b"LC_CTYPE", b"LANG")  # in the order in which they count
+_SIZE_VARIABLES = (b"COLUMNS", b"LINES")
+
 
 class Command:
-    """One command to run. Everything is bytes, so that the locale of the agent plays no part."""
+    """One command to run. Everything is bytes, so that the locale of the agent plays no part.
 
-    __slots__ = ("argv", "cwd", "environment", "timeout")
+    Args:
+        argv: The program and its arguments.
+        cwd: Where it runs.
+        environment: All of its variables; see ``build_environment``.
+        timeout: Seconds until it is ended.
+        stdin: Whether its standard input is a pipe; else it is empty.
+        pty: Columns and rows of its terminal. The terminal is then all three of its streams.
+        user: Whom it runs as; None for the agent's own user.
+        rlimits: Soft and hard limits, by name.
+    """
+
+    __slots__ = ("argv", "cwd", "environment", "pty", "rlimits", "stdin", "timeout", "user")
 
     def __init__(
-        self, argv: Sequence[bytes], *, cwd: bytes, environment: Mapping[bytes, bytes], timeout: float | None = None
+        self,
+        argv: Sequence[bytes],
+        *,
+        cwd: bytes,
+        environment: Mapping[bytes, bytes],
+        timeout: float | None = None,
+        stdin: bool = False,
+        pty: tuple[int, int] | None = None,
+        user: User | None = None,
+        rlimits: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         self.argv = argv
         self.cwd = cwd
         self.environment = environment
         self.timeout = timeout
+        self.stdin = stdin
+        self.pty = pty
+        self.user = user
+        self.rlimits = rlimits or {}
 
     @property
     def name(self) -> str:
@@ -42,7 +71,7 @@ def resolve(command: Command) -> bytes:
     if not os.path.isdir(command.cwd):
         raise _cwd_error(command, os.path.lexists(command.cwd))
     found: bytes | None = None
-    for candidate in _candidates(command):
+    for candidate in find_candidates(command):
         place = os.path.join(command.cwd, candidate)
         if not os.path.exists(place):
             continue
@@ -88,7 +117,32 @@ def ensure_workdir(path: bytes) -> None:
         raise RequestError(400, wire.CWD_NOT_FOUND, reason) from error
 
 
-def _candidates(command: Command) -> Iterator[bytes]:
+def build_environment(
+    common: Mapping[bytes, bytes], *, own: Mapping[bytes, bytes], user: User | None = None, is_terminal: bool = False
+) -> dict[bytes, bytes]:
+    """A command's variables: what all commands get, then what its user and its terminal call for, then its own."""
+    environment = dict(common)
+    if user is not None:
+        environment.update(user.environment)
+    if is_terminal:
+        for name in _SIZE_VARIABLES:  # of the terminal in which the agent was started
+            environment.pop(name, None)
+        environment[b"TERM"] = terminals.DEFAULT_TERM
+        if not any(own.get(name) for name in _LOCALE_VARIABLES):
+            _ensure_utf8(environment)
+    environment.update(own)
+    return environment
+
+
+def _ensure_utf8(environment: dict[bytes, bytes]) -> None:
+    given = [name for name in _LOCALE_VARIABLES if environment.get(name)]
+    charset = environment[given[0]].lower().replace(b"-", b"") if given else b""
+    if not charset.endswith(b"utf8"):
+        environment.update(dict.fromkeys([*given, b"LANG"], terminals.DEFAULT_LOCALE))
+
+
+def find_candidates(command: Command) -> Iterator[bytes]:
+    """The files that the command's name may mean, whether or not they are there, in the order of its own PATH."""
     name = command.argv[0]
     if b"/" in name:
         yield name
