@@ -14,16 +14,21 @@ if TYPE_CHECKING:
 __all__ = [
     "check_text",
     "is_text",
+    "parse_bytes",
     "parse_cpus",
     "parse_label",
     "parse_memory",
     "parse_payload",
     "parse_seconds",
     "parse_seconds_from",
+    "parse_signal",
+    "parse_ulimit",
     "to_utf8",
 ]
 
 MOST_PAYLOAD_BYTES = 4096  # what the service takes
+UNLIMITED = -1
+LARGEST_SIGNAL = 64
 _SECONDS_OF_UNIT = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -82,6 +87,45 @@ def parse_memory(text: str) -> int:
     if not 0 < mib < 2**30:
         raise ValueError(f"must be a number of MiB, or a size such as 2GiB: {text!r}")
     return mib
+
+
+def parse_bytes(text: str) -> int:
+    """``65536``, or with a unit ``64k``, ``16M``."""
+    try:
+        return settings.parse_size(text)
+    except ValueError:
+        raise ValueError(f"must be a number of bytes above 0, or a size such as 64k or 16M: {text!r}") from None
+
+
+def parse_ulimit(text: str) -> tuple[str, tuple[int, int]]:
+    """``NAME=LIMIT`` or ``NAME=SOFT:HARD``: the name, and both limits. ``-1`` or ``unlimited`` is for none."""
+    name, equals, limits = text.partition("=")
+    soft, colon, hard = limits.partition(":")
+    try:
+        if not equals or not (name.isascii() and name.isalnum()):
+            raise ValueError
+        found = _limit(soft), _limit(hard if colon else soft)
+    except ValueError:
+        raise ValueError(f"must be NAME=LIMIT or NAME=SOFT:HARD, such as nofile=1024:4096: {text!r}") from None
+    return name.lower(), found
+
+
+def _limit(text: str) -> int:
+    if text in ("-1", "unlimited"):
+        return UNLIMITED
+    return 0 if text == "0" else settings.parse_count(text)
+
+
+def parse_signal(text: str) -> str | int:
+    """``INT``, ``SIGINT`` or ``2``: the whole name, or the number, which means what it does in the sandbox."""
+    import signal
+
+    if text.isascii() and text.isdigit() and 0 < int(text[:3]) <= LARGEST_SIGNAL and len(text) <= 3:
+        return int(text)
+    name = f"SIG{text.upper().removeprefix('SIG')}"
+    if name not in signal.Signals.__members__:
+        raise ValueError(f"must be a signal, such as TERM, KILL or 9: {text!r}")
+    return name
 
 
 def parse_label(text: str) -> tuple[str, str]:

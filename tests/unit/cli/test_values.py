@@ -50,6 +50,49 @@ def test_any_text_is_a_number_of_seconds_or_refused(text: str) -> None:
             assert 0 <= parse(text) <= 10**6
 
 
+@pytest.mark.parametrize(("text", "count"), [("1", 1), ("64k", 65536), ("16M", 16 * 2**20), ("1GiB", 2**30)])
+def test_bytes(text: str, count: int) -> None:
+    assert values.parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "k", "1.5M", "1x"])
+def test_what_is_no_number_of_bytes(text: str) -> None:
+    with pytest.raises(ValueError, match="number of bytes"):
+        values.parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("nofile=1024", ("nofile", (1024, 1024))),
+        ("NOFILE=0:4096", ("nofile", (0, 4096))),
+        ("core=-1", ("core", (-1, -1))),
+        ("as=1048576:unlimited", ("as", (1048576, -1))),
+    ],
+)
+def test_resource_limits(text: str, limit: tuple[str, tuple[int, int]]) -> None:
+    assert values.parse_ulimit(text) == limit
+
+
+@pytest.mark.parametrize("text", ["", "nofile", "=1", "nofile=", "nofile=x", "nofile=1:", "nofile=1:2:3", "no file=1"])
+def test_what_is_no_resource_limit(text: str) -> None:
+    with pytest.raises(ValueError, match="NAME=SOFT:HARD"):
+        values.parse_ulimit(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"), [("INT", "SIGINT"), ("sigkill", "SIGKILL"), ("9", 9), ("64", 64), ("usr1", "SIGUSR1")]
+)
+def test_signals(text: str, sent: str | int) -> None:
+    assert values.parse_signal(text) == sent
+
+
+@pytest.mark.parametrize("text", ["", "0", "65", "999", "-9", "x", "SIG", "SIG_DFL", "ALL", "9" * 5000, "\u0663"])
+def test_what_is_no_signal(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a signal"):
+        values.parse_signal(text)
+
+
 @pytest.mark.parametrize(("text", "value"), [("1", 1.0), ("0.5", 0.5)])
 def test_cpus(text: str, value: float) -> None:
     assert values.parse_cpus(text) == value
