@@ -1,0 +1,293 @@
+"""A tar stream into a directory, trusting neither. The rules, and what is kept: see ``trees``."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+
+from . import archives, descents, wire
+from .packing import explain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+MAX_TOLD = 1000  # of what was left out, one by one
+LEADS_OUT = "a link that leads out of the folder"
+TEMPORARY_PREFIX = b".agentd-"
+
+_ATTEMPTS = 100
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PERMISSIONS = 0o777
+# One member cannot be made here; what else goes wrong (a full disk, say) ends the whole.
+_OF_ONE_MEMBER = frozenset(
+    {
+        *(errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT),
+        *(errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EBUSY, errno.EMLINK, errno.EXDEV),
+        *(errno.EFBIG, errno.EOPNOTSUPP),
+    }
+)
+
+
+class UnsafeMemberError(archives.ArchiveError):
+    """A member of the archive would end up outside of its folder."""
+
+    code = wire.UNSAFE_PATH
+
+
+class Summary:
+    """What was unpacked, and what was not: ``skipped`` has paths and reasons."""
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.directories = 0
+        self.links = 0
+        self.bytes = 0
+        self.skipped: list[tuple[bytes, str]] = []
+        self.untold = 0  # skipped beyond MAX_TOLD
+
+    def skip(self, path: bytes, reason: str) -> None:
+        """Note what was left out, or is not what it should be."""
+        if len(self.skipped) < MAX_TOLD:
+            self.skipped.append((path, reason))
+        else:
+            self.untold += 1
+
+
+def unpack(pieces: Iterable[bytes], root: bytes, *, on_member: Callable[[bytes, int], object] | None = None) -> Summary:
+    """Unpack an archive that arrives in pieces into the directory ``root``, which is made if it is absent.
+
+    Args:
+        pieces: The archive; read to its end.
+        root: The directory; it may be a link to one.
+        on_member: Told the path below ``root`` and the size of each member when its turn comes.
+
+    Raises:
+        UnsafeMemberError: a name is absolute, or has ``..`` in it.
+        ArchiveError: it is no archive, or not all of one.
+        OSError: there is no space, or ``root`` is no directory; what is wrong with one member alone is told in the
+            summary instead.
+    """
+    with _Tree(root) as tree:
+        reader = archives.Reader(pieces)
+        for item in reader.members():
+            if isinstance(item, archives.Note):
+                tree.summary.skip(item.path, item.reason)
+                continue
+            if on_member is not None:
+                on_member(item.name.rstrip(b"/"), item.size)
+            tree.add(item, reader.content())
+        return tree.summary
+
+
+class _Tree:
+    """The directory that is filled. Holds two descriptors, and what is still to be set of the new directories above."""
+
+    def __init__(self, root: bytes) -> None:
+        self.summary = Summary()
+        is_new = not os.path.lexists(root)
+        os.makedirs(root, exist_ok=True)
+        self._root = os.open(root, descents.FOLDER_FLAGS)
+        self._folder = -1  # the directory in which the latest member was made
+        self._names: Sequence[bytes] = ()  # the way to it
+        # New directories on the way to the latest member, outermost first, with what they are to get at the end.
+        self._unfinished: list[tuple[Sequence[bytes], archives.Member | None]] = [((), None)] if is_new else []
+
+    def __enter__(self) -> _Tree:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        try:
+            # An archive that broke off must not leave a private directory open to all.
+            self._finish(None)
+        finally:
+            self._leave()
+            os.close(self._root)
+
+    def add(self, member: archives.Member, content: Iterable[bytes]) -> None:
+        """Make one member, or tell why not."""
+        names = _split(member.name)
+        try:
+            self._finish(names[:-1])
+            self._make(member, names, content)
+        except OSError as error:
+            if error.errno not in _OF_ONE_MEMBER:
+                raise
+            self.summary.skip(member.name.rstrip(b"/"), explain(error))
+
+    def _make(self, member: archives.Member, names: Sequence[bytes], content: Iterable[bytes]) -> None:
+        if member.kind == archives.DIRECTORY:
+            self._make_folder(member, names)
+        elif not names:
+            raise UnsafeMemberError("a member that is no directory has the name of the whole")
+        elif member.is_sparse:
+            self.summary.skip(member.name, "a file with holes, in a form that is not understood")
+        elif member.kind == archives.FILE:
+            self._make_file(member, names, content)
+        elif member.kind == archives.SYMBOLIC_LINK:
+            self._make_symbolic_link(member, names)
+        elif member.kind == archives.HARD_LINK:
+            self._make_hard_link(member, names)
+        else:
+            self.summary.skip(member.name, f"a {member.kind}")
+
+    def _make_folder(self, member: archives.Member, names: Sequence[bytes]) -> None:
+        self._enter(names)
+        if self._unfinished and self._unfinished[-1][0] == names:
+            self._unfinished[-1] = (names, member)
+        if names:
+            self.summary.directories += 1
+
+    def _make_file(self, member: archives.Member, names: Sequence[bytes], content: Iterable[bytes]) -> None:
+        folder = self._enter(names[:-1])
+        descriptor, temporary = _create(folder)
+        with contextlib.ExitStack() as undo:
+            undo.callback(_unlink, temporary, folder)
+            with open(descriptor, "wb", buffering=0) as file:
+                for piece in content:
+                    _write(file.fileno(), piece)
+                _keep_owner(file.fileno(), names[-1], folder)
+                os.fchmod(file.fileno(), member.mode & _PERMISSIONS)
+                os.utime(file.fileno(), ns=(member.mtime_ns, member.mtime_ns))
+            os.rename(temporary, names[-1], src_dir_fd=folder, dst_dir_fd=folder)
+            undo.pop_all()
+        self.summary.files += 1
+        self.summary.bytes += member.size
+
+    def _make_symbolic_link(self, member: archives.Member, names: Sequence[bytes]) -> None:
+        if leads_out(member.target, depth=len(names) - 1):
+            self.summary.skip(member.name, LEADS_OUT)
+            return
+        folder = self._enter(names[:-1])
+        with _replacing(names[-1], folder) as temporary:
+            os.symlink(member.target, temporary, dir_fd=folder)
+            os.utime(temporary, ns=(member.mtime_ns, member.mtime_ns), dir_fd=folder, follow_symlinks=False)
+        self.summary.links += 1
+
+    def _make_hard_link(self, member: archives.Member, names: Sequence[bytes]) -> None:
+        target = _split(member.target)
+        with descents.opened_folder(self._root, target[:-1]) as there:
+            if not target or not stat.S_ISREG(os.stat(target[-1], dir_fd=there, follow_symlinks=False).st_mode):
+                self.summary.skip(member.name, "a hard link to what is no file")
+                return
+            folder = self._enter(names[:-1])
+            with _replacing(names[-1], folder) as temporary:
+                os.link(target[-1], temporary, src_dir_fd=there, dst_dir_fd=folder, follow_symlinks=False)
+        self.summary.links += 1
+
+    def _enter(self, names: Sequence[bytes]) -> int:
+        """The directory to which the names lead; what is absent on the way is made."""
+        if self._folder >= 0 and names == self._names:
+            return self._folder
+        self._leave()
+        self._folder = os.open(b".", descents.FOLDER_FLAGS, dir_fd=self._root)
+        for depth, name in enumerate(names, 1):
+            is_new = False
+            try:
+                below = _open_below(name, self._folder)
+            except FileNotFoundError:
+                os.mkdir(name, dir_fd=self._folder)
+                below = _open_below(name, self._folder)
+                is_new = True
+            os.close(self._folder)
+            self._folder = below
+            if is_new:
+                self._unfinished.append((names[:depth], None))
+        self._names = names
+        return self._folder
+
+    def _leave(self) -> None:
+        if self._folder >= 0:
+            os.close(self._folder)
+        self._folder, self._names = -1, ()
+
+    def _finish(self, names: Sequence[bytes] | None) -> None:
+        """Set what is left to set of new directories that are not on this way."""
+        while self._unfinished and (names is None or names[: len(self._unfinished[-1][0])] != self._unfinished[-1][0]):
+            folder, member = self._unfinished.pop()
+            if member is not None:
+                self._set_folder(folder, member)
+
+    def _set_folder(self, names: Sequence[bytes], member: archives.Member) -> None:
+        try:
+            with descents.opened_folder(self._root, names) as descriptor:
+                # Bits that it took over from the directory above (setgid) stay.
+                special = stat.S_IMODE(os.fstat(descriptor).st_mode) & ~_PERMISSIONS
+                os.fchmod(descriptor, member.mode & _PERMISSIONS | special)
+                os.utime(descriptor, ns=(member.mtime_ns, member.mtime_ns))
+        except OSError as error:
+            self.summary.skip(member.name.rstrip(b"/"), explain(error))
+
+
+def leads_out(target: bytes, *, depth: int) -> bool:
+    """Whether a symbolic link that stands ``depth`` directories down could lead out of the tree.
+
+    ``..`` may only come first: there it goes up from a true directory, behind a name it goes up from wherever that
+    name leads to.
+    """
+    if target.startswith(b"/"):
+        return True
+    names = [name for name in target.split(b"/") if name not in (b"", b".")]
+    ups = 0
+    while ups < len(names) and names[ups] == b"..":
+        ups += 1
+    return ups > depth or b".." in names[ups:]
+
+
+def _split(name: bytes) -> tuple[bytes, ...]:
+    """The names on the way from the root; empty for the root itself."""
+    names = tuple(part for part in name.split(b"/") if part not in (b"", b"."))
+    if name.startswith(b"/") or b".." in names:
+        raise UnsafeMemberError(f"the archive has a member outside of its folder: {name.decode('utf-8', 'replace')}")
+    return names
+
+
+def _open_below(name: bytes, folder: int) -> int:
+    return os.open(name, descents.FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+
+
+def _temporary_names() -> Iterator[bytes]:
+    for _ in range(_ATTEMPTS):
+        yield TEMPORARY_PREFIX + os.urandom(8).hex().encode("ascii")
+    raise FileExistsError(errno.EEXIST, "no free temporary name")
+
+
+def _create(folder: int) -> tuple[int, bytes]:
+    for name in _temporary_names():
+        with contextlib.suppress(FileExistsError):
+            return os.open(name, _NEW_FILE_FLAGS, 0o600, dir_fd=folder), name
+    raise AssertionError  # the names end with an exception
+
+
+@contextlib.contextmanager
+def _replacing(name: bytes, folder: int) -> Iterator[bytes]:
+    """A name for the block to make something under, which then takes the place of what has ``name``."""
+    temporary = next(_temporary_names())
+    with contextlib.ExitStack() as undo:
+        undo.callback(_unlink, temporary, folder)
+        yield temporary
+        # Between two names of one file this does nothing: then the temporary one is still there to be removed.
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _unlink(name: bytes, folder: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
+def _write(descriptor: int, piece: bytes) -> None:
+    view = memoryview(piece)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _keep_owner(descriptor: int, name: bytes, folder: int) -> None:
+    """A file that is replaced keeps its owner, if we may give files away."""
+    if os.geteuid() != 0:
+        return
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        old = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISREG(old.st_mode) and (old.st_uid, old.st_gid) != (0, os.getegid()):
+            os.fchown(descriptor, old.st_uid, old.st_gid)
