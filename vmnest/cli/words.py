@@ -45,7 +45,8 @@ class Parser:
     Args:
         title: The verb as the user types it.
         summary: What it does; the first line of its help.
-        names: The names before the command or the end, as the usage shows them: ``NAME``, ``NAME...``, ``[IMAGE]``.
+        names: The names before the command or the end, as the usage shows them: ``NAME``, ``NAME...``, ``[IMAGE]``,
+            ``SRC... DST``.
         command: ``"none"``, or where the command to run begins: ``"after--"``, or ``"after names"`` too.
         notes: Further text for the help.
         without_name: What to do where the name is missing; ends with a space.
@@ -72,7 +73,7 @@ class Parser:
         self.usage = usage
         self.names = names
         self.least_names = sum(not name.startswith("[") for name in names.split())
-        self.most_names = None if names.endswith("...") else len(names.split())
+        self.most_names = None if "..." in names else len(names.split())
         self.has_command = command != "none"
         self.starts_command = command == "after names"
         self._long: dict[str, str] = {}  # every spelling of an option -> the one that argparse is given
@@ -152,7 +153,8 @@ class Parser:
 
     def _check(self, parts: Split) -> None:
         if len(parts.names) < self.least_names:
-            raise self.wrong("the name is missing", advice=self._without_name)
+            missing = "name" if not parts.names else self.names.split()[len(parts.names)].rstrip(".")
+            raise self.wrong(f"the {missing} is missing", advice=self._without_name)
         if self.has_command and not parts.words:
             begin = "" if self.starts_command else "; it begins after --"
             taken = f" ({parts.names[0]!r} is taken for the {self.names.strip('[]')})" if parts.names else ""

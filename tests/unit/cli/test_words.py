@@ -183,3 +183,14 @@ def test_help_says_once_how_a_duration_is_written(notes: str) -> None:
     parser.option("--other", metavar="SECONDS", help="x")
     assert parser.help().endswith(f"{notes}\nSECONDS is a number, or one with a unit: 90s, 15m, 2h.\n")
     assert parser.help().count("90s") == 1
+
+
+def test_the_last_of_many_names_has_a_place_of_its_own() -> None:
+    parser = Parser("cp", summary="Copy", names="SRC... DST")
+    add_globals(parser)
+    assert parser.parse(split(parser, ["a", "b"])).names == ["a", "b"]
+    assert parser.parse(split(parser, ["a", "b", "c"])).names == ["a", "b", "c"]
+    with pytest.raises(errors.UsageError, match="the DST is missing"):
+        parser.parse(split(parser, ["a"]))
+    with pytest.raises(errors.UsageError, match="the name is missing"):
+        parser.parse(split(parser, []))
