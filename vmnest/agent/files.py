@@ -1,0 +1,263 @@
+"""The client of the agent's extensions for files: raw bytes, trees as tar streams, and the file system's calls.
+
+What is cut: a reader goes on where it was, if the file is still the same; a write is repeated, since a file is replaced
+only by all of its content; so are calls that do the same when they are made twice (see ``cuts``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from .. import errors
+from .._guest.agentd import wire
+from ..deadline import NEVER, SYSTEM_CLOCK, Clock, Deadline
+from . import cuts, entries, exchange, paths, refusals
+from .entries import Entry, Transfer
+from .reading import Reading
+from .sources import Source
+
+if TYPE_CHECKING:
+    from .client import AgentClient
+
+__all__ = ["RemoteFiles"]
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 1024 * 1024
+SILENCE_SECONDS = 600.0  # the longest wait for the agent to copy, to remove, to count, to put a file into its place
+
+
+class RemoteFiles:
+    """The files of a sandbox whose agent has the extensions. Safe for threads; it holds nothing open."""
+
+    def __init__(self, client: AgentClient, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._client = client
+        self._clock = clock
+
+    # -- content -------------------------------------------------------------------------------------------------------
+
+    def open(self, path: str, *, offset: int = 0, length: int | None = None, deadline: Deadline = NEVER) -> Reading:
+        """A file, to be read from ``offset``: ``length`` bytes, or all that follow. Close it."""
+        return Reading(self._client, path, offset=offset, length=length, deadline=deadline, clock=self._clock)
+
+    def write(self, path: str, source: Source, *, mode: int | None = None, deadline: Deadline = NEVER) -> int:
+        """Replace a file by all that the source gives; the number of bytes."""
+        query = [("path", path)]
+        if mode is not None:
+            query.append(("mode", f"{paths.check_mode(mode):04o}"))
+        sent = _Sent(source)
+        headers = [] if source.size is None else [("Content-Length", str(source.size))]
+        members = self._put(paths.route(wire.FILES_PATH, *query), sent, headers=headers, deadline=deadline)
+        if members.get("bytes_written") != sent.count:
+            raise errors.AgentAnswerError(
+                f"the agent says that it wrote {members.get('bytes_written')} bytes of {path}, not {sent.count}"
+            )
+        if members.get("sha256", sent.digest()) != sent.digest():
+            raise errors.ChecksumMismatchError(f"what was written to {path} in the sandbox is not what was sent")
+        return sent.count
+
+    # -- trees ---------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def open_tree(
+        self, path: str, *, exclude: Sequence[str] = (), deadline: Deadline = NEVER
+    ) -> Iterator[Iterator[bytes]]:
+        """What is in a directory, as the pieces of a tar stream; whoever is cut begins again."""
+        query = [("path", path), *(("exclude", pattern) for pattern in exclude)]
+        request = exchange.Request(
+            "GET",
+            paths.route(wire.TREE_PATH, *query),
+            asked=refusals.FILE,
+            silence=SILENCE_SECONDS,
+            deadline=deadline,
+        )
+        with self._client.send(request) as response:
+            yield request.pieces(response)
+
+    def write_tree(self, path: str, source: Source, *, deadline: Deadline = NEVER) -> Transfer:
+        """Unpack a tar stream into a directory, which is made if need be."""
+        members = self._put(
+            paths.route(wire.TREE_PATH, ("path", path)), _Sent(source), content_type=wire.TAR_TYPE, deadline=deadline
+        )
+        return entries.parse_transfer(members)
+
+    def _put(
+        self,
+        target: str,
+        sent: _Sent,
+        *,
+        content_type: str = wire.OCTETS_TYPE,
+        headers: Sequence[tuple[str, str]] = (),
+        deadline: Deadline,
+    ) -> dict[str, object]:
+        if sent.source.size is None:
+            # What may come only once goes out over a connection that is known to work, to a MicroVM that is awake.
+            self._client.health(deadline=deadline)
+        request = exchange.Request(
+            "PUT",
+            target,
+            asked=refusals.FILE,
+            body=sent.pieces,
+            content_type=content_type,
+            headers=headers,
+            patience=SILENCE_SECONDS,
+            deadline=deadline,
+        )
+        return cuts.repeated(
+            self._client,
+            lambda: self._members(request),
+            may_repeat=lambda: not sent.source.is_spent,
+            deadline=deadline,
+            clock=self._clock,
+        )
+
+    # -- the file system -----------------------------------------------------------------------------------------------
+
+    def stat(self, path: str, *, follow: bool = True, sha256: bool = False, deadline: Deadline = NEVER) -> Entry:
+        """What is known of a file."""
+        asked = {"path": paths.check_path(path), "follow": follow, "sha256": sha256}
+        return entries.parse_entry(self._call("stat", asked, deadline=deadline))
+
+    def exists(self, path: str, *, deadline: Deadline = NEVER) -> bool:
+        """Whether there is anything of that name."""
+        return self._call("exists", {"path": paths.check_path(path)}, deadline=deadline).get("exists") is True
+
+    def scan(self, path: str, *, depth: int = 1, deadline: Deadline = NEVER) -> Iterator[Entry]:
+        """What is in a directory, as it arrives. Whoever is cut begins again."""
+        request = self._request("list", {"path": paths.check_path(path), "depth": depth}, deadline=deadline)
+        with self._client.send(request) as response:
+            for line in _lines(request.pieces(response)):
+                members = _to_object(line)
+                if members.get("end") is True:
+                    return
+                yield entries.parse_entry(members)
+        raise errors.AgentAnswerError(f"the agent's list of {path} has no end")
+
+    def mkdir(
+        self,
+        path: str,
+        *,
+        parents: bool = True,
+        exist_ok: bool = True,
+        mode: int | None = None,
+        deadline: Deadline = NEVER,
+    ) -> None:
+        """Make a directory."""
+        asked: dict[str, object] = {"path": paths.check_path(path), "parents": parents, "exist_ok": exist_ok}
+        if mode is not None:
+            asked["mode"] = paths.check_mode(mode)
+        self._call("mkdir", asked, repeatable=exist_ok, deadline=deadline)
+
+    def remove(
+        self, path: str, *, recursive: bool = False, missing_ok: bool = False, deadline: Deadline = NEVER
+    ) -> None:
+        """Remove a file or a directory."""
+        asked = {"path": paths.check_path(path), "recursive": recursive, "missing_ok": missing_ok}
+        self._call("remove", asked, repeatable=missing_ok, deadline=deadline)
+
+    def copy(
+        self,
+        source: str,
+        destination: str,
+        *,
+        recursive: bool = False,
+        overwrite: bool = True,
+        deadline: Deadline = NEVER,
+    ) -> None:
+        """Copy within the sandbox."""
+        asked = {**_pair(source, destination), "recursive": recursive, "overwrite": overwrite}
+        self._call("copy", asked, repeatable=overwrite, deadline=deadline)
+
+    def rename(self, source: str, destination: str, *, overwrite: bool = True, deadline: Deadline = NEVER) -> None:
+        """Give it another name."""
+        asked = {**_pair(source, destination), "overwrite": overwrite}
+        self._call("rename", asked, repeatable=False, deadline=deadline)
+
+    def chmod(self, path: str, mode: int, *, recursive: bool = False, deadline: Deadline = NEVER) -> None:
+        """Set permission bits."""
+        asked = {"path": paths.check_path(path), "mode": paths.check_mode(mode), "recursive": recursive}
+        self._call("chmod", asked, deadline=deadline)
+
+    def _call(
+        self, operation: str, asked: Mapping[str, object], *, repeatable: bool = True, deadline: Deadline
+    ) -> dict[str, object]:
+        request = self._request(operation, asked, repeatable=repeatable, deadline=deadline)
+        return cuts.repeated(
+            self._client,
+            lambda: self._members(request),
+            may_repeat=lambda: repeatable,
+            deadline=deadline,
+            clock=self._clock,
+        )
+
+    def _request(
+        self, operation: str, asked: Mapping[str, object], *, repeatable: bool = True, deadline: Deadline
+    ) -> exchange.Request:
+        return exchange.Request(
+            "POST",
+            wire.FS_PREFIX + operation,
+            asked=refusals.FILE,
+            body=json.dumps(asked, separators=(",", ":")).encode("ascii"),
+            repeatable=repeatable,
+            patience=SILENCE_SECONDS,
+            deadline=deadline,
+        )
+
+    def _members(self, request: exchange.Request) -> dict[str, object]:
+        with self._client.send(request) as response:
+            data = b""
+            for piece in request.pieces(response):
+                data += piece
+                if len(data) > MAX_ANSWER_BYTES:
+                    raise errors.AgentAnswerError(f"the agent's answer is larger than {MAX_ANSWER_BYTES} bytes")
+        return _to_object(data)
+
+
+class _Sent:
+    """A source on its way: what the latest attempt sent."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.count = 0
+        self._hash = hashlib.sha256()
+
+    def pieces(self) -> Iterator[bytes]:
+        self.count, self._hash = 0, hashlib.sha256()
+        for piece in self.source.pieces():
+            self._hash.update(piece)
+            self.count += len(piece)
+            yield piece
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def _pair(source: str, destination: str) -> dict[str, object]:
+    return {
+        "source": paths.check_path(source, field="source"),
+        "destination": paths.check_path(destination, field="destination"),
+    }
+
+
+def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from filter(None, lines)
+        if len(rest) > MAX_LINE_BYTES:
+            raise errors.AgentAnswerError("the agent's answer has a line without end")
+    if rest:
+        yield rest
+
+
+def _to_object(data: bytes) -> dict[str, object]:
+    try:
+        members = json.loads(data)
+    except (ValueError, RecursionError):
+        members = None
+    if not isinstance(members, dict):
+        raise errors.AgentAnswerError("the agent's answer about files is no JSON object")
+    return members

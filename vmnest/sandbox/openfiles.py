@@ -1,0 +1,116 @@
+"""Files of a sandbox as streams: one that is fetched while it is read, one that is sent when it is closed."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+__all__ = ["Reading", "Writer", "open_reader"]
+
+BUFFER_BYTES = 256 * 1024
+MEMORY_BYTES = 1024 * 1024  # of what is written; beyond it waits in a file
+
+
+class Reading(Protocol):
+    """A file of a sandbox while it is read, by either kind of agent."""
+
+    @property
+    def size(self) -> int | None:
+        """The size of the whole file, None if that is not known."""
+
+    @property
+    def expected(self) -> int | None:
+        """How many bytes ``pieces`` gives, None if that is not known."""
+
+    def pieces(self) -> Iterator[bytes]:
+        """The bytes as they arrive."""
+
+    def close(self) -> None:
+        """Stop reading."""
+
+    def __enter__(self) -> Reading: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def open_reader(reading: Reading) -> BinaryIO:
+    """The stream of what is read; closing it ends the reading."""
+    return io.BufferedReader(_RawReader(reading), BUFFER_BYTES)
+
+
+class _RawReader(io.RawIOBase):
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._pieces = reading.pieces()
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        if not self._rest:
+            self._rest = memoryview(next(self._pieces, b""))
+        room = memoryview(buffer).cast("B")
+        count = min(len(room), len(self._rest))
+        room[:count] = self._rest[:count]
+        self._rest = self._rest[count:]
+        return count
+
+    def close(self) -> None:
+        if not self.closed:
+            self._reading.close()
+            super().close()
+
+
+class Writer(io.BufferedIOBase):
+    """What is written to it becomes the file as a whole, when it is closed; never, if its block ends with an exception.
+
+    It also counts as closed when that fails. One that is dropped without being closed becomes nothing.
+    """
+
+    def __init__(self, commit: Callable[[BinaryIO], object]) -> None:
+        import tempfile
+
+        self._commit = commit
+        self._content = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - close() and give_up()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Take bytes; the number of them."""
+        if self.closed:
+            raise ValueError("write to a file that was closed")
+        return self._content.write(memoryview(data).cast("B"))
+
+    def close(self) -> None:
+        """Send what was written, and put it into its place. Idempotent."""
+        if not self.closed:
+            super().close()
+            with self._content:
+                self._content.seek(0)
+                self._commit(self._content)  # type: ignore[arg-type] # it is one from Python 3.11 on
+
+    def give_up(self) -> None:
+        """Close it without writing the file."""
+        super().close()
+        self._content.close()
+
+    def __del__(self) -> None:
+        self.give_up()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.give_up()
