@@ -18,6 +18,7 @@ import os
 import queue
 import signal
 import threading
+import time
 
 from .. import errors
 from . import escapes, failure, output, render, screen, terminal
@@ -69,6 +70,8 @@ __all__ = ["Left", "interact"]
 
 _READ_BYTES = 65536
 _STOP_SECONDS = 0.5  # for threads that may be in the middle of a request
+_LOOK_SECONDS = 0.1  # in which a program notices that the window has another size
+_SIZE, _REDRAW, _END = "size", "redraw", "end"  # what the thread for the size is told
 # What would end us at once, and leave the terminal as it is then. INT, TERM and HUP are the whole program's business.
 _DEADLY = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
 
@@ -105,38 +108,39 @@ def interact(
         BrokenPipeError: nobody reads the output any more.
         errors.VmnestError: the connection to the program is lost for good.
     """
-    joint = _Console(program, options=options, read_input=read_input, escape=escape, resumes=resumes)
-    joint.interrupts = interrupts
-    joint.show = show or joint.show
-    return joint.run()
+    joint = _Console(program, options=options, read_input=read_input, escape=escape, interrupts=interrupts)
+    joint.resumes = resumes
+    return joint.run(show or joint.show)
 
 
 class _Console:
     """One joint. ``_failure`` is set by the thread that fails, and raised by the main thread."""
 
-    interrupts: Interrupts | None = None
+    resumes = True
 
-    def __init__(self, program: Program, *, options: Options, read_input: bool, escape: bool, resumes: bool) -> None:
+    def __init__(
+        self, program: Program, *, options: Options, read_input: bool, escape: bool, interrupts: Interrupts | None
+    ) -> None:
         self._program = program
         self._options = options
         self._reads = read_input
-        self._resumes = resumes
+        self._interrupts = interrupts
         self._is_raw = read_input and program.is_pty and terminal.is_terminal(terminal.STDIN)
         self._raw = terminal.RawMode(terminal.STDIN)
         self._escapes = escapes.Escapes() if escape and self._is_raw else None
-        self.show: Callable[[Piece], object] = self._show
         self._modes = screen.Modes() if program.is_pty and terminal.is_terminal(terminal.STDOUT) else None
-        self._sizes: queue.SimpleQueue[bool] = queue.SimpleQueue()  # one that a signal handler may put into
+        self._sizes: queue.SimpleQueue[str] = queue.SimpleQueue()  # one that a signal handler may put into
         self._is_paused = False
         self._is_over = False
         self._failure: BaseException | None = None
 
-    def run(self) -> int:
+    def run(self, show: Callable[[Piece], object]) -> int:
+        """Carry everything until the program has ended; returns its status."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._leave_terminal)
             stack.enter_context(self._signals())
-            if self.interrupts is not None:
-                stack.enter_context(self.interrupts)
+            if self._interrupts is not None:
+                stack.enter_context(self._interrupts)
             self._program.state_watch = self._tell_state
             if self._is_raw:
                 self._raw.begin()
@@ -146,14 +150,15 @@ class _Console:
                 stack.enter_context(self._typing())
             try:
                 for piece in self._program.chunks():
-                    self.show(piece)
+                    show(piece)
             finally:
                 self._is_over = True  # a thread that fails from here on does not matter
         return self._program.wait()
 
     # -- the main thread -----------------------------------------------------------------------------------------------
 
-    def _show(self, piece: Piece) -> None:
+    def show(self, piece: Piece) -> None:
+        """Write some output to where it belongs."""
         if piece.stream == "gap":
             self._say(f"{piece.missing} bytes of output are not kept any more, and are missing here")
             return
@@ -188,7 +193,7 @@ class _Console:
         # Also how a thread wakes us: this is the only place where the main thread can be made to look at something.
         if self._failure is not None and not self._is_over:
             raise self._failure
-        self._sizes.put(True)
+        self._sizes.put(_SIZE)
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
         """Stopped from outside (the key for it goes to the program): lend the terminal back meanwhile."""
@@ -199,7 +204,7 @@ class _Console:
         """Whoever had the terminal meanwhile has set its modes, and the window may have another size."""
         self._raw.end()
         self._raw.begin()
-        self._sizes.put(True)
+        self._sizes.put(_SIZE)
 
     # -- what is said --------------------------------------------------------------------------------------------------
 
@@ -208,21 +213,29 @@ class _Console:
         was_paused, self._is_paused = self._is_paused, state is not None
         if self._is_paused == was_paused:
             return
-        if self.interrupts is not None:
-            self.interrupts.is_paused = self._is_paused
+        if self._interrupts is not None:
+            self._interrupts.is_paused = self._is_paused
         if state is not None:
-            way = "a key resumes it" if self._reads and self._resumes else "waiting until it is resumed"
+            way = "a key resumes it" if self._reads and self.resumes else "waiting until it is resumed"
             self._say(f"the sandbox is suspended; {way}")
-            return
-        self._say("the sandbox goes on")
-        self._sizes.put(True)
+        elif self._modes is not None and self._modes.is_full_screen:
+            self._sizes.put(_REDRAW)  # which also takes away what we wrote over it
+        else:
+            self._say("the sandbox goes on")
+            self._sizes.put(_SIZE)
 
     def _say(self, text: str) -> None:
         if not self._is_raw or not terminal.is_terminal(terminal.STDERR):
             output.remark(text, options=self._options)
-        elif not self._options.quiet:
-            # Without the terminal's own help a line has to be begun by hand.
-            terminal.write_text(terminal.STDERR, f"\r\nvmnest: {render.to_printable(text)}\r\n")
+            return
+        if self._options.quiet:
+            return
+        # Without the terminal's own help a line has to be begun by hand.
+        line = f"\r\nvmnest: {render.to_printable(text)}\r\n"
+        if self._modes is not None and self._modes.is_full_screen:
+            columns, rows = terminal.size()
+            line = f"\x1b7\x1b[{rows};1H\x1b[0;7m{line.strip()[: columns - 1]}\x1b[K\x1b[0m\x1b8"
+        terminal.write_text(terminal.STDERR, line)
 
     # -- the threads ---------------------------------------------------------------------------------------------------
 
@@ -240,6 +253,7 @@ class _Console:
             thread.join(_STOP_SECONDS)
 
     def _type(self, wake: int) -> None:
+        _leave_signals()
         try:
             self._carry_input(wake)
         except BaseException as error:
@@ -279,19 +293,28 @@ class _Console:
         """The thread that carries the window's size, while the block runs."""
         thread = threading.Thread(target=self._carry_sizes, name="vmnest-size", daemon=True)
         thread.start()
-        self._sizes.put(True)
+        self._sizes.put(_SIZE)
         try:
             yield
         finally:
-            self._sizes.put(False)
+            self._sizes.put(_END)
             thread.join(_STOP_SECONDS)
 
     def _carry_sizes(self) -> None:
-        while self._sizes.get():
+        _leave_signals()
+        while (what := self._sizes.get()) != _END:
             if not self._is_paused:
                 # Whoever carries output will hear of it, and say it better.
                 with contextlib.suppress(errors.VmnestError):
-                    self._program.resize(*terminal.size())
+                    self._send_size(redraw=what == _REDRAW)
+
+    def _send_size(self, *, redraw: bool) -> None:
+        columns, rows = terminal.size()
+        if redraw and rows > 1:
+            # Programs draw anew when the size is another one than when they last looked.
+            self._program.resize(columns, rows - 1)
+            time.sleep(_LOOK_SECONDS)
+        self._program.resize(columns, rows)
 
 
 def _read_input() -> bytes:
@@ -299,6 +322,11 @@ def _read_input() -> bytes:
         return os.read(terminal.STDIN, _READ_BYTES)
     except OSError:
         return b""  # a terminal that has gone
+
+
+def _leave_signals() -> None:
+    """Have signals go to the main thread: one that this thread gets would not wake that from its read."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 def _on_deadly(number: int, frame: FrameType | None) -> None:
