@@ -1,45 +1,111 @@
-"""Ways down a directory tree by descriptors: no link is followed on them, however the tree changes meanwhile."""
+"""A way down a directory tree by descriptors: no link is followed on it, however the tree changes meanwhile."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-def open_folder(root: int, names: Sequence[bytes]) -> int:
-    """A descriptor of the directory to which ``names`` lead down from the directory ``root``.
+class Descent:
+    """A place in a tree, and the one descriptor that is open there; a context manager.
 
-    One after the other, so that no path is too long, and one at a time, so that no tree is too deep.
+    Each directory is opened from the one above it, so no path is too long; and only the last one is open, so no tree is
+    too deep. The way back leads through ``..`` where that is the directory from which we came, else from the root.
+
+    Args:
+        root: A path; it may be one of a link.
 
     Raises:
-        OSError: one of them is no directory (a link is none), or cannot be opened.
+        OSError: ``root`` is no directory, or cannot be opened.
     """
-    descriptor = os.open(b".", FOLDER_FLAGS, dir_fd=root)
-    for name in names:
+
+    def __init__(self, root: bytes) -> None:
+        self._root = self.descriptor = os.open(root, FOLDER_FLAGS)
+        self._names: list[bytes] = []
+        self._identities = [_identify(self._root)]  # of the root and of each directory on the way
+
+    def __enter__(self) -> Descent:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the descriptors back. Idempotent."""
+        self._become(self._root)
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = self.descriptor = -1
+
+    @property
+    def names(self) -> tuple[bytes, ...]:
+        """The way from the root to here."""
+        return tuple(self._names)
+
+    def move(self, names: Sequence[bytes]) -> None:
+        """Go to another directory of the tree. Where that fails we are at the root, or on the way.
+
+        Raises:
+            OSError: one of the names is no directory (a link is none), or cannot be opened.
+        """
+        common = 0
+        while common < min(len(names), len(self._names)) and names[common] == self._names[common]:
+            common += 1
+        if len(self._names) - common > common:
+            self._return()  # the way down from the root is shorter
+            common = 0
+        while len(self._names) > common:
+            if not self._ascend():
+                self._return()
+                common = 0
+        for name in names[common:]:
+            self.enter(name)
+
+    def enter(self, name: bytes) -> None:
+        """Go down to a directory here. Where that fails we stay.
+
+        Raises:
+            OSError: it is none (a link is none), or cannot be opened.
+        """
+        below = os.open(name, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=self.descriptor)
+        self._become(below)
+        self._names.append(name)
+        self._identities.append(_identify(below))
+
+    def list_names(self) -> list[bytes]:
+        """What is in this directory, in the order of the bytes."""
+        return sorted(os.fsencode(name) for name in os.listdir(self.descriptor))
+
+    def _ascend(self) -> bool:
+        """Go up to the directory from which we came; False if it is not there any more."""
         try:
-            below = os.open(name, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=descriptor)
-        finally:
-            os.close(descriptor)
-        descriptor = below
-    return descriptor
+            above = os.open(b"..", FOLDER_FLAGS, dir_fd=self.descriptor)
+        except OSError:
+            return False
+        if _identify(above) != self._identities[-2]:
+            os.close(above)
+            return False
+        self._become(above)
+        self._names.pop()
+        self._identities.pop()
+        return True
+
+    def _return(self) -> None:
+        self._become(self._root)
+        self._names = []
+        del self._identities[1:]
+
+    def _become(self, descriptor: int) -> None:
+        if self.descriptor not in (descriptor, self._root):
+            os.close(self.descriptor)
+        self.descriptor = descriptor
 
 
-@contextlib.contextmanager
-def opened_folder(root: int, names: Sequence[bytes]) -> Iterator[int]:
-    """``open_folder`` for a block."""
-    descriptor = open_folder(root, names)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def list_names(descriptor: int) -> list[bytes]:
-    """What is in an open directory, in the order of the bytes."""
-    return sorted(os.fsencode(name) for name in os.listdir(descriptor))
+def _identify(descriptor: int) -> tuple[int, int]:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino

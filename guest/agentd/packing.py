@@ -44,7 +44,7 @@ def pack(
         ValueError: a pattern cannot be used.
     """
     excluded = patterns.Patterns(exclude)
-    return Packing(os.open(root, descents.FOLDER_FLAGS), excluded=excluded, on_member=on_member)
+    return Packing(descents.Descent(root), excluded=excluded, on_member=on_member)
 
 
 class Packing:
@@ -54,14 +54,14 @@ class Packing:
     """
 
     def __init__(
-        self, root: int, *, excluded: patterns.Patterns, on_member: Callable[[bytes, int], object] | None
+        self, place: descents.Descent, *, excluded: patterns.Patterns, on_member: Callable[[bytes, int], object] | None
     ) -> None:
-        self._root = root
+        self._place = place
         self._excluded = excluded
         self._on_member = on_member
         self._links: dict[tuple[int, int], tuple[bytes, int]] = {}  # a file: its first name, and how many more it has
         self._names_left = 0
-        self._kernel_devices = _find_kernel_devices() - {os.fstat(root).st_dev}
+        self._kernel_devices = _find_kernel_devices() - {os.fstat(place.descriptor).st_dev}
         self._blocks = _gather(self._pack_tree())
 
     def __iter__(self) -> Iterator[bytes]:
@@ -73,9 +73,7 @@ class Packing:
     def close(self) -> None:
         """Give everything back. Idempotent."""
         self._blocks.close()
-        if self._root >= 0:
-            os.close(self._root)
-            self._root = -1
+        self._place.close()
 
     def _pack_tree(self) -> Generator[bytes, None, None]:
         folders = [b""]
@@ -87,54 +85,52 @@ class Packing:
 
     def _pack_folder(self, folder: bytes, below: list[bytes]) -> Iterator[bytes]:
         """A directory and the files in it; ``below`` gets the directories."""
-        with contextlib.ExitStack() as stack:
+        try:
+            self._place.move(folder.split(b"/") if folder else ())
+            status = os.fstat(self._place.descriptor)
+            names = self._place.list_names()
+        except OSError as error:
+            yield _note(folder or b".", explain(error))
+            return
+        if status.st_dev in self._kernel_devices:
+            yield _note(folder, OF_THE_KERNEL)
+            return
+        yield self._encode(folder or b".", status, kind=archives.DIRECTORY)
+        for name in names:
+            path = folder + b"/" + name if folder else name
             try:
-                names = folder.split(b"/") if folder else ()
-                descriptor = stack.enter_context(descents.opened_folder(self._root, names))
-                status = os.fstat(descriptor)
-                if status.st_dev in self._kernel_devices:
-                    yield _note(folder, OF_THE_KERNEL)
-                    return
-                children = descents.list_names(descriptor)
+                status = os.stat(name, dir_fd=self._place.descriptor, follow_symlinks=False)
             except OSError as error:
-                yield _note(folder or b".", explain(error))
-                return
-            yield self._encode(folder or b".", status, kind=archives.DIRECTORY)
-            for name in children:
-                path = folder + b"/" + name if folder else name
-                try:
-                    status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                except OSError as error:
-                    yield _note(path, explain(error))
-                    continue
-                is_folder = stat.S_ISDIR(status.st_mode)
-                if self._excluded.match(path, is_folder=is_folder):
-                    continue
-                if is_folder:
-                    below.append(path)
-                else:
-                    yield from self._pack_member(path, status, folder=descriptor)
+                yield _note(path, explain(error))
+                continue
+            is_folder = stat.S_ISDIR(status.st_mode)
+            if self._excluded.match(path, is_folder=is_folder):
+                continue
+            if is_folder:
+                below.append(path)
+            else:
+                yield from self._pack_member(path, name, status)
 
-    def _pack_member(self, path: bytes, status: os.stat_result, *, folder: int) -> Iterator[bytes]:
+    def _pack_member(self, path: bytes, name: bytes, status: os.stat_result) -> Iterator[bytes]:
         kind = stat.S_IFMT(status.st_mode)
         try:
             if kind == stat.S_IFREG:
                 first = self._take_first_name(status)
                 if first is None:
-                    yield from self._pack_content(path, folder)
+                    yield from self._pack_content(path, name)
                 else:
                     yield self._encode(path, status, kind=archives.HARD_LINK, target=first)
                 self._remember_name(first or path, status)
             elif kind == stat.S_IFLNK:
-                target = os.readlink(os.path.basename(path), dir_fd=folder)
+                target = os.readlink(name, dir_fd=self._place.descriptor)
                 yield self._encode(path, status, kind=archives.SYMBOLIC_LINK, target=target)
             else:
                 yield _note(path, _IRREGULAR.get(kind, "neither a file nor a directory"))
         except OSError as error:
             yield _note(path, explain(error))
 
-    def _pack_content(self, path: bytes, folder: int) -> Iterator[bytes]:
-        descriptor = os.open(os.path.basename(path), _FILE_FLAGS, dir_fd=folder)
+    def _pack_content(self, path: bytes, name: bytes) -> Iterator[bytes]:
+        descriptor = os.open(name, _FILE_FLAGS, dir_fd=self._place.descriptor)
         try:
             yield from self._pack_file(path, descriptor)
         finally:

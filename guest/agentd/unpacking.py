@@ -63,6 +63,7 @@ def unpack(pieces: Iterable[bytes], root: bytes, *, on_member: Callable[[bytes, 
         pieces: The archive; read to its end.
         root: The directory; it may be a link to one.
         on_member: Told the path below ``root`` and the size of each member when its turn comes.
+        keeps_all_links: Make symbolic links that lead out, too: the archive is of our own making.
 
     Raises:
         UnsafeMemberError: a name is absolute, or has ``..`` in it.
@@ -70,7 +71,7 @@ def unpack(pieces: Iterable[bytes], root: bytes, *, on_member: Callable[[bytes, 
         OSError: there is no space, or ``root`` is no directory; what is wrong with one member alone is told in the
             summary instead.
     """
-    with _Tree(root) as tree:
+    with _Tree(root, keeps_all_links=keeps_all_links) as tree:
         reader = archives.Reader(pieces)
         for item in reader.members():
             if isinstance(item, archives.Note):
@@ -83,28 +84,26 @@ def unpack(pieces: Iterable[bytes], root: bytes, *, on_member: Callable[[bytes, 
 
 
 class _Tree:
-    """The directory that is filled. Holds two descriptors, and what is still to be set of the new directories above."""
+    """The directory that is filled, and what is still to be set of the new directories on the way to its last member."""
 
-    def __init__(self, root: bytes) -> None:
+    def __init__(self, root: bytes, *, keeps_all_links: bool) -> None:
         self.summary = Summary()
+        self._keeps_all_links = keeps_all_links
         is_new = not os.path.lexists(root)
         os.makedirs(root, exist_ok=True)
-        self._root = os.open(root, descents.FOLDER_FLAGS)
-        self._folder = -1  # the directory in which the latest member was made
-        self._names: Sequence[bytes] = ()  # the way to it
-        # New directories on the way to the latest member, outermost first, with what they are to get at the end.
+        self._place = descents.Descent(root)
+        # Outermost first; the member tells what a directory is to get at the end, if there was one.
         self._unfinished: list[tuple[Sequence[bytes], archives.Member | None]] = [((), None)] if is_new else []
 
     def __enter__(self) -> _Tree:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             # An archive that broke off must not leave a private directory open to all.
             self._finish(None)
         finally:
-            self._leave()
-            os.close(self._root)
+            self._place.close()
 
     def add(self, member: archives.Member, content: Iterable[bytes]) -> None:
         """Make one member, or tell why not."""
@@ -137,8 +136,7 @@ class _Tree:
         self._enter(names)
         if self._unfinished and self._unfinished[-1][0] == names:
             self._unfinished[-1] = (names, member)
-        if names:
-            self.summary.directories += 1
+        self.summary.directories += 1
 
     def _make_file(self, member: archives.Member, names: Sequence[bytes], content: Iterable[bytes]) -> None:
         folder = self._enter(names[:-1])
@@ -157,7 +155,7 @@ class _Tree:
         self.summary.bytes += member.size
 
     def _make_symbolic_link(self, member: archives.Member, names: Sequence[bytes]) -> None:
-        if leads_out(member.target, depth=len(names) - 1):
+        if not self._keeps_all_links and leads_out(member.target, depth=len(names) - 1):
             self.summary.skip(member.name, LEADS_OUT)
             return
         folder = self._enter(names[:-1])
@@ -168,7 +166,10 @@ class _Tree:
 
     def _make_hard_link(self, member: archives.Member, names: Sequence[bytes]) -> None:
         target = _split(member.target)
-        with descents.opened_folder(self._root, target[:-1]) as there:
+        with contextlib.ExitStack() as stack:
+            self._place.move(target[:-1])
+            there = os.dup(self._place.descriptor)
+            stack.callback(os.close, there)
             if not target or not stat.S_ISREG(os.stat(target[-1], dir_fd=there, follow_symlinks=False).st_mode):
                 self.summary.skip(member.name, "a hard link to what is no file")
                 return
@@ -179,29 +180,16 @@ class _Tree:
 
     def _enter(self, names: Sequence[bytes]) -> int:
         """The directory to which the names lead; what is absent on the way is made."""
-        if self._folder >= 0 and names == self._names:
-            return self._folder
-        self._leave()
-        self._folder = os.open(b".", descents.FOLDER_FLAGS, dir_fd=self._root)
-        for depth, name in enumerate(names, 1):
-            is_new = False
+        with contextlib.suppress(FileNotFoundError):
+            self._place.move(names)
+        for name in names[len(self._place.names) :]:
             try:
-                below = _open_below(name, self._folder)
-            except FileNotFoundError:
-                os.mkdir(name, dir_fd=self._folder)
-                below = _open_below(name, self._folder)
-                is_new = True
-            os.close(self._folder)
-            self._folder = below
-            if is_new:
-                self._unfinished.append((names[:depth], None))
-        self._names = names
-        return self._folder
-
-    def _leave(self) -> None:
-        if self._folder >= 0:
-            os.close(self._folder)
-        self._folder, self._names = -1, ()
+                os.mkdir(name, dir_fd=self._place.descriptor)
+                self._unfinished.append(((*self._place.names, name), None))
+            except FileExistsError:
+                """Somebody else was faster."""
+            self._place.enter(name)
+        return self._place.descriptor
 
     def _finish(self, names: Sequence[bytes] | None) -> None:
         """Set what is left to set of new directories that are not on this way."""
@@ -212,11 +200,11 @@ class _Tree:
 
     def _set_folder(self, names: Sequence[bytes], member: archives.Member) -> None:
         try:
-            with descents.opened_folder(self._root, names) as descriptor:
-                # Bits that it took over from the directory above (setgid) stay.
-                special = stat.S_IMODE(os.fstat(descriptor).st_mode) & ~_PERMISSIONS
-                os.fchmod(descriptor, member.mode & _PERMISSIONS | special)
-                os.utime(descriptor, ns=(member.mtime_ns, member.mtime_ns))
+            self._place.move(names)
+            # Bits that it took over from the directory above (setgid) stay.
+            special = stat.S_IMODE(os.fstat(self._place.descriptor).st_mode) & ~_PERMISSIONS
+            os.fchmod(self._place.descriptor, member.mode & _PERMISSIONS | special)
+            os.utime(self._place.descriptor, ns=(member.mtime_ns, member.mtime_ns))
         except OSError as error:
             self.summary.skip(member.name.rstrip(b"/"), explain(error))
 
@@ -242,10 +230,6 @@ def _split(name: bytes) -> tuple[bytes, ...]:
     if name.startswith(b"/") or b".." in names:
         raise UnsafeMemberError(f"the archive has a member outside of its folder: {name.decode('utf-8', 'replace')}")
     return names
-
-
-def _open_below(name: bytes, folder: int) -> int:
-    return os.open(name, descents.FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=folder)
 
 
 def _temporary_names() -> Iterator[bytes]:
