@@ -56,7 +56,13 @@ class Summary:
             self.untold += 1
 
 
-def unpack(pieces: Iterable[bytes], root: bytes, *, on_member: Callable[[bytes, int], object] | None = None) -> Summary:
+def unpack(
+    pieces: Iterable[bytes],
+    root: bytes,
+    *,
+    on_member: Callable[[bytes, int], object] | None = None,
+    keeps_all_links: bool = False,
+) -> Summary:
     """Unpack an archive that arrives in pieces into the directory ``root``, which is made if it is absent.
 
     Args:
@@ -84,7 +90,7 @@ def unpack(pieces: Iterable[bytes], root: bytes, *, on_member: Callable[[bytes, 
 
 
 class _Tree:
-    """The directory that is filled, and what is still to be set of the new directories on the way to its last member."""
+    """The directory that is filled, and what is still to be set of new directories on the way to the last member."""
 
     def __init__(self, root: bytes, *, keeps_all_links: bool) -> None:
         self.summary = Summary()
