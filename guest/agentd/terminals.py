@@ -62,7 +62,10 @@ def resize(terminal: int, size: tuple[int, int]) -> None:
 
 
 def read(terminal: int) -> bytes | None:
-    """What its programs wrote; None if there is nothing now, b"" when nobody has the terminal open any more."""
+    """What its programs wrote; None if there is nothing now, b"" when no program has the terminal open.
+
+    Even then it is to be closed only after the process has ended: to close it is to hang up, which ends the session.
+    """
     try:
         return os.read(terminal, _PIECE_BYTES)
     except BlockingIOError:
@@ -76,17 +79,13 @@ def read(terminal: int) -> bytes | None:
 def write(terminal: int, data: bytes | memoryview) -> int:
     """Type as much of ``data`` as the terminal takes now; how much it was.
 
-    Raises:
-        BrokenPipeError: nobody has the terminal open any more.
+    Nothing is lost as long as the terminal is read meanwhile; but a reader in line mode gets no more than 4,095 bytes
+    of any line. That nobody has the terminal open any more is not noticed here: only reading tells.
     """
     try:
         return os.write(terminal, data)
     except BlockingIOError:
         return 0
-    except OSError as error:
-        if error.errno == errno.EIO:
-            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
-        raise
 
 
 def build_end(terminal: int, *, last: bytes) -> bytes:
