@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGE = "vmnest"
-GUEST_WIRE = ("_guest.agentd.wire", "_guest.agentd.frames", "_guest.agentd.trees")
+GUEST_WIRE = tuple(f"_guest.agentd.{name}" for name in ("wire", "frames", "trees", "archives", "patterns"))
 
 # From the lowest level up: a room may import every room of the levels below its own, and none of its own level.
 LEVELS = (
