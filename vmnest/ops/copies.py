@@ -1,0 +1,327 @@
+"""Copies of files and directories: into a sandbox, out of one, within one, from one to another.
+
+The rules are those of cp(1):
+
+- Into a directory that is there goes a file, or a directory, of the source's name; else the copy gets the very name
+  that the destination has, in a directory that must be there.
+- A source that ends with ``/.`` means what is in the directory; so do ``.``, ``..``, ``/``, a sandbox without a path.
+- A file does not take the place of a directory, nor a directory that of a file; two directories are merged.
+- A link that is named is followed; links in a directory stay links.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+
+from .. import errors
+from . import files as opened
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import BinaryIO
+
+    from ..agent.entries import Transfer
+    from ..agent.sources import Data
+    from ..sandbox.files import Files
+    from ..sandbox.transfer import Progress
+
+    Look = Callable[["Place"], str | None]
+    Watch = Callable[[Progress], object]
+
+__all__ = ["DIRECTORY", "FILE", "OTHER", "Copier", "Place", "describe", "left_out", "resolve_target"]
+
+FILE, DIRECTORY, OTHER = "file", "directory", "other"
+_USE_STREAM = "A dash in its place means standard input or output."
+
+
+class Place:
+    """One side of a copy.
+
+    Attributes:
+        sandbox: The sandbox's name; None for this machine.
+        path: The path there; a relative one begins at the sandbox's, or this process's, working directory.
+    """
+
+    __slots__ = ("path", "sandbox")
+
+    def __init__(self, sandbox: str | None, path: str) -> None:
+        self.sandbox = sandbox
+        self.path = path or opened.WORKDIR
+
+    def __str__(self) -> str:
+        return self.path if self.sandbox is None else f"{self.sandbox}:{self.path}"
+
+    def at(self, path: str) -> Place:
+        """Another path on the same side."""
+        return Place(self.sandbox, path)
+
+
+class Copier:
+    """Copies. Each sandbox is opened once, when it is first needed.
+
+    Args:
+        resume: False: refuse suspended sandboxes instead of resuming them.
+        local: True: only look for sandboxes on this machine.
+        region: AWS region, instead of the recorded ones.
+    """
+
+    def __init__(self, *, resume: bool = True, local: bool | None = None, region: str | None = None) -> None:
+        self._resume = resume
+        self._local = local
+        self._region = region
+        self._opened: dict[str, Files] = {}
+
+    def copy(
+        self,
+        source: Place,
+        destination: Place,
+        *,
+        recursive: bool = False,
+        exclude: Sequence[str] = (),
+        progress: Watch | None = None,
+    ) -> dict[str, object]:
+        """Copy a file or directory. At least one of the sides is in a sandbox.
+
+        Args:
+            source: What to copy.
+            destination: Where to; see above for what becomes of its name.
+            recursive: Copy directories too.
+            exclude: Patterns of what to leave out of a directory.
+            progress: Called now and then with what was moved so far.
+        """
+        kind = self._look_at_source(source, recursive=recursive)
+        target = resolve_target(source, destination, kind=kind, look=self._look)
+        if source.sandbox is None:
+            done = self._files(target).upload(_real(source), target.path, exclude=exclude, progress=progress)
+        elif target.sandbox is None:
+            done = self._files(source).download(source.path, _real(target), exclude=exclude, progress=progress)
+        elif source.sandbox == target.sandbox and not exclude:
+            self._files(source).copy(source.path, target.path, recursive=recursive)
+            return describe(source, target, None)
+        else:
+            done = self._copy_across(source, target, kind=kind, exclude=exclude, progress=progress)
+        return describe(source, target, done)
+
+    def copy_in(self, data: Data, destination: Place, *, source: Place) -> dict[str, object]:
+        """Write data to a file in a sandbox; ``source`` is what to call where they come from."""
+        from ..agent.entries import Transfer
+
+        target = resolve_target(source, destination, kind=FILE, look=self._look)
+        count = self._files(target).write(target.path, data, timeout=None)
+        return describe(source, target, Transfer(files=1, bytes=count))
+
+    def copy_out(self, source: Place, *, sink: Callable[[bytes], object]) -> int:
+        """Hand a file of a sandbox to ``sink`` in pieces; returns the number of bytes."""
+        count = 0
+        for piece in opened.stream_file(self._files(source), path=source.path):
+            sink(piece)
+            count += len(piece)
+        return count
+
+    def move(self, source: Place, destination: Place) -> dict[str, object]:
+        """Give a file or directory another name in its sandbox; a link is moved, not what it leads to."""
+        origin = source.at(source.path.rstrip("/") or "/")
+        entry = self._files(source).stat(origin.path, follow=False)
+        kind = DIRECTORY if entry.is_directory else FILE
+        target = resolve_target(origin, destination, kind=kind, look=self._look)
+        self._files(source).rename(origin.path, target.path)
+        return {"source": str(source), "destination": str(target)}
+
+    def is_directory(self, place: Place) -> bool:
+        """There is a directory."""
+        return self._look(place) == DIRECTORY
+
+    def _files(self, place: Place) -> Files:
+        assert place.sandbox is not None
+        if place.sandbox not in self._opened:
+            self._opened[place.sandbox] = opened.open_files(
+                name=place.sandbox, resume=self._resume, local=self._local, region=self._region
+            )
+        return self._opened[place.sandbox]
+
+    def _look(self, place: Place) -> str | None:
+        """What is there, links followed; None if nothing is."""
+        if place.sandbox is None:
+            return _look_here(place)
+        try:
+            entry = self._files(place).stat(place.path)
+        except errors.RemoteFileNotFoundError:
+            return None
+        return entry.type if entry.type in (FILE, DIRECTORY) else OTHER
+
+    def _look_at_source(self, source: Place, *, recursive: bool) -> str:
+        kind = self._look(source)
+        if kind is None:
+            raise _not_found(source, f"there is no {source}")
+        if kind == OTHER:
+            raise _not_a_file(source, f"{source} is neither a file nor a directory", hint=_USE_STREAM)
+        if kind == DIRECTORY and not recursive:
+            raise _not_a_file(source, f"{source} is a directory", hint="With -r it is copied, with all that is in it.")
+        return kind
+
+    def _copy_across(
+        self, source: Place, target: Place, *, kind: str, exclude: Sequence[str], progress: Watch | None
+    ) -> Transfer:
+        """From one sandbox to another, through this process."""
+        origin, other = self._files(source), self._files(target)
+        if kind == DIRECTORY:
+            return origin.send_tree(source.path, other, target.path, exclude=exclude, progress=progress)
+        from ..agent.entries import Transfer
+
+        entry = origin.stat(source.path)
+        with origin.open_read(source.path) as file:
+            watched = file if progress is None else _Watched(file, source.path, total=entry.size, watch=progress)
+            return Transfer(files=1, bytes=other.write(target.path, watched, mode=entry.mode, timeout=None))
+
+
+class _Watched:
+    """A file that tells how much of it was read."""
+
+    def __init__(self, file: BinaryIO, path: str, *, total: int, watch: Watch) -> None:
+        self._file = file
+        self._path = path
+        self._total = total
+        self._watch = watch
+        self._count = 0
+
+    def read(self, size: int, /) -> bytes:
+        from ..sandbox.transfer import Progress
+
+        data = self._file.read(size)
+        self._count += len(data)
+        self._watch(Progress(self._count, self._total, self._path))
+        return data
+
+
+def resolve_target(source: Place, destination: Place, *, kind: str, look: Look) -> Place:
+    """Where exactly the copy of a file or directory shall be.
+
+    Args:
+        source: What is copied.
+        destination: What the user gave.
+        kind: Whether the source is a file or a directory.
+        look: Tells what is at a place: FILE, DIRECTORY, OTHER or None.
+
+    Raises:
+        errors.VmnestError: it cannot be there.
+    """
+    found = look(destination)
+    if found is None:
+        target = _new_target(destination, kind=kind, look=look)
+        _check_apart(source, target, kind=kind)
+        return target
+    name = _own_name(source.path)
+    target = destination
+    if found == DIRECTORY and name:
+        target = destination.at(posixpath.join(destination.path, name))
+        found = look(target)
+    if found is not None:
+        _check_old(target, found, kind=kind)
+    _check_apart(source, target, kind=kind)
+    return target
+
+
+def _own_name(path: str) -> str:
+    """What a copy in a directory is called; empty for a path that means what is in a directory."""
+    name = posixpath.basename(path.rstrip("/"))
+    return "" if name in (".", "..") else name
+
+
+def _new_target(destination: Place, *, kind: str, look: Look) -> Place:
+    if kind == FILE and destination.path.endswith("/"):
+        raise _not_found(destination, f"there is no directory {destination}")
+    path = destination.path.rstrip("/")
+    parent = destination.at(posixpath.dirname(path))
+    above = look(parent)
+    if above is None:
+        raise _not_found(parent, f"there is no directory {parent}")
+    if above != DIRECTORY:
+        raise _not_a_directory(parent)
+    return destination.at(path)
+
+
+def _check_old(target: Place, found: str, *, kind: str) -> None:
+    """What is there may be replaced, or merged with."""
+    if found == kind == FILE and target.path.endswith("/"):
+        raise _not_a_directory(target)
+    if found == kind:
+        return
+    if found == DIRECTORY:
+        raise _not_a_file(target, f"{target} is a directory, and no file takes its place")
+    if kind == DIRECTORY:
+        raise _not_a_directory(target)
+    raise _not_a_file(target, f"{target} is neither a file nor a directory", hint=_USE_STREAM)
+
+
+def _check_apart(source: Place, target: Place, *, kind: str) -> None:
+    """A copy onto the thing itself loses it, and one of a directory into itself has no end."""
+    if source.sandbox != target.sandbox:
+        return
+    here, there = (posixpath.normpath(place.path) for place in (source, target))
+    if here == there:
+        raise errors.UsageError(f"{source} and {target} are the same")
+    if kind == DIRECTORY and there.startswith(here.rstrip("/") + "/"):
+        raise errors.UsageError(f"{source} cannot be copied into itself, to {target}")
+
+
+def _look_here(place: Place) -> str | None:
+    try:
+        mode = os.stat(place.path).st_mode
+    except FileNotFoundError:
+        if os.path.islink(place.path):
+            raise errors.LocalFileError(f"{place} is a link that leads nowhere") from None
+        return None
+    except OSError as error:
+        raise errors.LocalFileError(f"cannot look at {place}: {error.strerror}") from error
+    except ValueError as error:  # a NUL
+        raise errors.UsageError(f"not a path: {place.path!r}") from error
+    if stat.S_ISREG(mode):
+        return FILE
+    return DIRECTORY if stat.S_ISDIR(mode) else OTHER
+
+
+def _real(place: Place) -> str:
+    """A file on this machine itself, where a link that leads to it is named."""
+    return os.path.realpath(place.path) if os.path.islink(place.path) else place.path
+
+
+def _not_found(place: Place, message: str) -> errors.VmnestError:
+    if place.sandbox is None:
+        return errors.LocalFileNotFoundError(message)
+    return errors.RemoteFileNotFoundError(message)
+
+
+def _not_a_file(place: Place, message: str, *, hint: str | None = None) -> errors.VmnestError:
+    kind = errors.LocalFileError if place.sandbox is None else errors.NotAFileError
+    return kind(message, hint=hint)
+
+
+def _not_a_directory(place: Place) -> errors.VmnestError:
+    kind = errors.LocalFileError if place.sandbox is None else errors.RemoteNotADirectoryError
+    return kind(f"{place} is no directory")
+
+
+def left_out(copied: Iterable[dict[str, object]]) -> list[dict[str, str]]:
+    """All that was left out of these copies."""
+    skipped: list[dict[str, str]] = []
+    for each in copied:
+        found = each["skipped"]
+        assert isinstance(found, list)
+        skipped += found
+    return skipped
+
+
+def describe(source: Place, target: Place, done: Transfer | None) -> dict[str, object]:
+    """A copy as ``--json`` and the MCP server show it. Of one within a sandbox nobody counts what it moved."""
+    return {
+        "source": str(source),
+        "destination": str(target),
+        "files": None if done is None else done.files,
+        "directories": None if done is None else done.directories,
+        "links": None if done is None else done.links,
+        "bytes": None if done is None else done.bytes,
+        "skipped": [] if done is None else [each._asdict() for each in done.skipped],
+    }
