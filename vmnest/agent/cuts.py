@@ -1,4 +1,4 @@
-"""What to do after a connection was cut: ask for the MicroVM's state, which wakes nothing, and only then send again."""
+"""Calls that are made again when their answer was cut off."""
 
 from __future__ import annotations
 
@@ -6,60 +6,43 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from .. import errors
-from ..deadline import SYSTEM_CLOCK, Clock, Deadline, backoff
-from ..wire import names
+from ..deadline import Deadline
+from .recovery import DOUBTFUL, Recovery
 
 if TYPE_CHECKING:
     from .client import AgentClient
 
-__all__ = ["MAX_CUTS", "repeated", "wait_awake"]
-
-MAX_CUTS = 5  # in a row, without a byte between them
-FIRST_DELAY_SECONDS = 0.2
-LAST_DELAY_SECONDS = 5.0
+__all__ = ["is_cut", "repeated"]
 
 T = TypeVar("T")
 
 
-def repeated(
-    client: AgentClient,
-    ask: Callable[[], T],
-    *,
-    may_repeat: Callable[[], bool],
-    deadline: Deadline,
-    clock: Clock = SYSTEM_CLOCK,
-) -> T:
+def is_cut(error: errors.VmnestError) -> bool:
+    """The connection ended after something had been sent. (Of what was never sent, the client has tried enough.)"""
+    return isinstance(error, errors.TransportError) and error.sent
+
+
+def repeated(client: AgentClient, ask: Callable[[bool], T], *, may_repeat: Callable[[], bool], deadline: Deadline) -> T:
     """The outcome of ``ask``, which is called again after a cut, if it may be.
 
+    Its argument says whether it may wake a MicroVM that is suspended: only the first attempt may.
+
     Raises:
-        errors.TransportError: it was cut too often; or it may not be repeated, and then whether it was done is unknown.
+        errors.VmnestError: what ``ask`` raises. After the cut of one that may not be made again, whether it was done is
+            unknown, and the error says so.
     """
-    for count in range(MAX_CUTS + 1):
+    recovery = Recovery(client, deadline=deadline)
+    is_first = True
+    while True:
         try:
-            return ask()
-        except errors.TransportError as cut:
-            if not cut.sent or count == MAX_CUTS:
+            return ask(is_first)
+        except DOUBTFUL as error:
+            if is_first and not is_cut(error):
                 raise
             if not may_repeat():
-                cut.details["outcome"] = "unknown"
-                cut.retryable = False
-                cut.add_hint("It may have been done.")
+                error.details["outcome"] = "unknown"
+                error.retryable = False
+                error.add_hint("It may have been done.")
                 raise
-            wait_awake(client, because=cut, deadline=deadline, clock=clock)
-    raise AssertionError("the last attempt returns or raises")
-
-
-def wait_awake(
-    client: AgentClient, *, because: errors.TransportError, deadline: Deadline, clock: Clock = SYSTEM_CLOCK
-) -> None:
-    """After a cut, before anything is sent: while the MicroVM is suspended, wait, since only its user is to wake it.
-
-    Raises:
-        errors.TransportError: ``because``, once the deadline has passed.
-    """
-    for delay in backoff(first=FIRST_DELAY_SECONDS, last=LAST_DELAY_SECONDS):
-        if deadline.expired:
-            raise because
-        if client.look() not in (names.SUSPENDING, names.SUSPENDED):
-            return
-        clock.sleep(deadline.clamp(delay))
+            is_first = False
+            recovery.after_failure(error)

@@ -6,15 +6,14 @@ only by all of its content; so are calls that do the same when they are made twi
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from .. import errors
 from .._guest.agentd import wire
-from ..deadline import NEVER, SYSTEM_CLOCK, Clock, Deadline
+from ..deadline import NEVER, Deadline
 from . import cuts, entries, exchange, paths, refusals
 from .entries import Entry, Transfer
 from .reading import Reading
@@ -29,19 +28,20 @@ MAX_ANSWER_BYTES = 16 * 1024 * 1024
 MAX_LINE_BYTES = 1024 * 1024
 SILENCE_SECONDS = 600.0  # the longest wait for the agent to copy, to remove, to count, to put a file into its place
 
+T = TypeVar("T")
+
 
 class RemoteFiles:
     """The files of a sandbox whose agent has the extensions. Safe for threads; it holds nothing open."""
 
-    def __init__(self, client: AgentClient, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, client: AgentClient) -> None:
         self._client = client
-        self._clock = clock
 
     # -- content -------------------------------------------------------------------------------------------------------
 
     def open(self, path: str, *, offset: int = 0, length: int | None = None, deadline: Deadline = NEVER) -> Reading:
         """A file, to be read from ``offset``: ``length`` bytes, or all that follow. Close it."""
-        return Reading(self._client, path, offset=offset, length=length, deadline=deadline, clock=self._clock)
+        return Reading(self._client, path, offset=offset, length=length, deadline=deadline)
 
     def write(self, path: str, source: Source, *, mode: int | None = None, deadline: Deadline = NEVER) -> int:
         """Replace a file by all that the source gives; the number of bytes."""
@@ -61,11 +61,18 @@ class RemoteFiles:
 
     # -- trees ---------------------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def open_tree(
-        self, path: str, *, exclude: Sequence[str] = (), deadline: Deadline = NEVER
-    ) -> Iterator[Iterator[bytes]]:
-        """What is in a directory, as the pieces of a tar stream; whoever is cut begins again."""
+    def read_tree(
+        self,
+        path: str,
+        take: Callable[[Iterator[bytes]], T],
+        *,
+        exclude: Sequence[str] = (),
+        deadline: Deadline = NEVER,
+    ) -> T:
+        """What ``take`` makes of a directory's content, which it gets as the pieces of a tar stream.
+
+        After a cut, which ``take`` sees as an exception of the iterator, it is called again, with all of it.
+        """
         query = [("path", path), *(("exclude", pattern) for pattern in exclude)]
         request = exchange.Request(
             "GET",
@@ -74,8 +81,13 @@ class RemoteFiles:
             silence=SILENCE_SECONDS,
             deadline=deadline,
         )
-        with self._client.send(request) as response:
-            yield request.pieces(response)
+
+        def ask(wakes: bool) -> T:
+            request.wakes = wakes
+            with self._client.send(request) as response:
+                return take(request.pieces(response))
+
+        return cuts.repeated(self._client, ask, may_repeat=lambda: True, deadline=deadline)
 
     def write_tree(self, path: str, source: Source, *, deadline: Deadline = NEVER) -> Transfer:
         """Unpack a tar stream into a directory, which is made if need be."""
@@ -108,10 +120,9 @@ class RemoteFiles:
         )
         return cuts.repeated(
             self._client,
-            lambda: self._members(request),
+            lambda wakes: self._members(request, wakes=wakes),
             may_repeat=lambda: not sent.source.is_spent,
             deadline=deadline,
-            clock=self._clock,
         )
 
     # -- the file system -----------------------------------------------------------------------------------------------
@@ -187,10 +198,9 @@ class RemoteFiles:
         request = self._request(operation, asked, repeatable=repeatable, deadline=deadline)
         return cuts.repeated(
             self._client,
-            lambda: self._members(request),
+            lambda wakes: self._members(request, wakes=wakes),
             may_repeat=lambda: repeatable,
             deadline=deadline,
-            clock=self._clock,
         )
 
     def _request(
@@ -206,7 +216,8 @@ class RemoteFiles:
             deadline=deadline,
         )
 
-    def _members(self, request: exchange.Request) -> dict[str, object]:
+    def _members(self, request: exchange.Request, *, wakes: bool) -> dict[str, object]:
+        request.wakes = wakes
         with self._client.send(request) as response:
             data = b""
             for piece in request.pieces(response):

@@ -13,12 +13,14 @@ from .sources import Source
 __all__ = ["MinimalFiles"]
 
 
-class _Whole:
+class MinimalReading:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.size = self.expected = len(data)
+        self.mode = 0o644
+        self.was_cut = False
 
-    def __enter__(self) -> _Whole:
+    def __enter__(self) -> MinimalReading:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -39,9 +41,9 @@ class MinimalFiles(RemoteFiles):
 
     def open(  # type: ignore[override] # for the time being
         self, path: str, *, offset: int = 0, length: int | None = None, deadline: Deadline = NEVER
-    ) -> _Whole:
+    ) -> MinimalReading:
         data = self._client.read_file(path, deadline=deadline)
-        return _Whole(data[offset:] if length is None else data[offset : offset + length])
+        return MinimalReading(data[offset:] if length is None else data[offset : offset + length])
 
     def write(self, path: str, source: Source, *, mode: int | None = None, deadline: Deadline = NEVER) -> int:
         if mode is not None:

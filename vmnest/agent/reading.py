@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .. import errors
 from .._guest.agentd import wire
-from ..deadline import SYSTEM_CLOCK, Clock, Deadline
-from . import cuts, exchange, paths, refusals
+from ..deadline import Deadline
+from . import exchange, paths, refusals
+from .recovery import DOUBTFUL, Recovery
 
 if TYPE_CHECKING:
     from ..transport import Response
     from .client import AgentClient
 
 __all__ = ["Reading"]
+
+DEFAULT_MODE = 0o644
 
 
 class Reading:
@@ -23,6 +27,8 @@ class Reading:
     Attributes:
         size: The size of the whole file, None if that is not known.
         expected: How many bytes ``pieces`` gives, None if that is not known.
+        mode: The file's permission bits.
+        was_cut: What ``pieces`` gave came in several answers.
     """
 
     def __init__(
@@ -33,10 +39,8 @@ class Reading:
         offset: int,
         length: int | None,
         deadline: Deadline,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._client = client
-        self._clock = clock
         self._path = path
         self._deadline = deadline
         self._at = offset
@@ -47,6 +51,8 @@ class Reading:
         self._tag = self._response.headers.get("etag")
         self.size = _total(self._response)
         self.expected = self._count()
+        self.mode = _mode(self._response)
+        self.was_cut = False
 
     def __enter__(self) -> Reading:
         return self
@@ -65,18 +71,18 @@ class Reading:
             errors.FileChangedError: after a cut it was not the same file any more.
             errors.TransportError: it was cut too often, or what was cut cannot be gone on with.
         """
-        count = 0
+        recovery = Recovery(self._client, deadline=self._deadline)
         while True:
             try:
                 for piece in self._present():
-                    count = 0
+                    recovery.note_success()
                     yield piece
                 return
             except errors.TransportError as cut:
-                count += 1
-                if self._tag is None or count > cuts.MAX_CUTS:
+                if self._tag is None:
                     raise
-                self._resume(cut)
+                self.was_cut = True
+                self._resume(recovery, cut)
 
     def _present(self) -> Iterator[bytes]:
         """The bytes of the answer that is under way."""
@@ -94,12 +100,18 @@ class Reading:
             if self._at == self._end:
                 return
 
-    def _resume(self, cut: errors.TransportError) -> None:
-        cuts.wait_awake(self._client, because=cut, deadline=self._deadline, clock=self._clock)
-        self._request, self._response = self._ask()
-        self._skip = self._at if self._response.status == 200 else 0
+    def _resume(self, recovery: Recovery, failure: errors.VmnestError) -> None:
+        while True:
+            recovery.after_failure(failure)
+            try:
+                self._request, self._response = self._ask(wakes=False)
+            except DOUBTFUL as error:
+                failure = error
+            else:
+                self._skip = self._at if self._response.status == 200 else 0
+                return
 
-    def _ask(self) -> tuple[exchange.Request, Response]:
+    def _ask(self, *, wakes: bool = True) -> tuple[exchange.Request, Response]:
         headers = []
         if self._at or self._end is not None:
             last = "" if self._end is None else str(max(self._at, self._end - 1))
@@ -113,6 +125,7 @@ class Reading:
             headers=headers,
             accepted=(200, 206, 416),
             silence=exchange.SILENCE_SECONDS,
+            wakes=wakes,
             deadline=self._deadline,
         )
         return request, self._client.send(request)
@@ -131,3 +144,8 @@ def _total(response: Response) -> int | None:
     else:
         told = (response.headers.get("content-range") or "").rpartition("/")[2]
     return int(told) if told.isascii() and told.isdigit() else None
+
+
+def _mode(response: Response) -> int:
+    text = response.headers.get(wire.MODE_HEADER) or ""
+    return int(text, 8) & 0o7777 if re.fullmatch("[0-7]{1,5}", text) else DEFAULT_MODE

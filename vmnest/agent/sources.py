@@ -67,7 +67,7 @@ class _OneTimeSource(Source):
         yield from tuple(self._kept)
         for piece in self._source:
             self._count += len(piece)
-            if self.is_spent:
+            if self._count > KEPT_BYTES:
                 self._kept.clear()
             else:
                 self._kept.append(piece)

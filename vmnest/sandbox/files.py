@@ -12,11 +12,13 @@ from ..agent.entries import Entry, Transfer
 from ..agent.files import RemoteFiles
 from ..deadline import NEVER, Deadline
 from . import openfiles, transfer
-from .transfer import LocalPath, Progress
+from .localfiles import LocalPath
+from .transfer import Progress
 
 if TYPE_CHECKING:
     from ..agent.client import AgentClient
-    from ..agent.minimal import MinimalFiles
+    from ..agent.minimal import MinimalFiles, MinimalReading
+    from ..agent.reading import Reading
 
 __all__ = ["Files"]
 
@@ -336,7 +338,7 @@ class Files:
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    def _open(self, path: str, *, offset: int, length: int | None, deadline: Deadline) -> openfiles.Reading:
+    def _open(self, path: str, *, offset: int, length: int | None, deadline: Deadline) -> Reading | MinimalReading:
         for name, value in (("offset", offset), ("length", length)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise errors.UsageError(f"{name} must be a number of bytes: {value!r}")

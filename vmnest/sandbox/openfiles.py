@@ -3,48 +3,29 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-__all__ = ["Reading", "Writer", "open_reader"]
+    from ..agent.minimal import MinimalReading
+    from ..agent.reading import Reading
+
+__all__ = ["Writer", "open_reader"]
 
 BUFFER_BYTES = 256 * 1024
 MEMORY_BYTES = 1024 * 1024  # of what is written; beyond it waits in a file
 
 
-class Reading(Protocol):
-    """A file of a sandbox while it is read, by either kind of agent."""
-
-    @property
-    def size(self) -> int | None:
-        """The size of the whole file, None if that is not known."""
-
-    @property
-    def expected(self) -> int | None:
-        """How many bytes ``pieces`` gives, None if that is not known."""
-
-    def pieces(self) -> Iterator[bytes]:
-        """The bytes as they arrive."""
-
-    def close(self) -> None:
-        """Stop reading."""
-
-    def __enter__(self) -> Reading: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-def open_reader(reading: Reading) -> BinaryIO:
+def open_reader(reading: Reading | MinimalReading) -> BinaryIO:
     """The stream of what is read; closing it ends the reading."""
     return io.BufferedReader(_RawReader(reading), BUFFER_BYTES)
 
 
 class _RawReader(io.RawIOBase):
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading | MinimalReading) -> None:
         self._reading = reading
         self._pieces = reading.pieces()
         self._rest = memoryview(b"")

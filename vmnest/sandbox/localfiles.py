@@ -1,0 +1,190 @@
+"""Files of this machine: read as they were when that began, replaced as a whole or not at all.
+
+Only regular files are opened; opening anything else could wait for ever, or do something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+
+from .. import errors
+from .._guest.agentd import patterns
+from ..agent.sources import PIECE_BYTES
+
+__all__ = ["LocalFile", "LocalPath", "NewFile", "is_directory", "measure", "replacing", "to_text", "translated"]
+
+LocalPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+_ATTEMPTS = 100
+_TEMPORARY_PREFIX = b".vmnest-"
+_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PERMISSIONS = 0o777
+
+
+def to_text(path: bytes) -> str:
+    """A path as text; bytes that are no UTF-8 are lone surrogates."""
+    return path.decode("utf-8", "surrogateescape")
+
+
+@contextlib.contextmanager
+def translated(path: bytes) -> Iterator[None]:
+    """The seam to this machine's file system: its errors become ours."""
+    try:
+        yield
+    except OSError as error:
+        shown = errors.quote(os.fsdecode(error.filename or path), limit=500)
+        kind = errors.LocalFileNotFoundError if isinstance(error, FileNotFoundError) else errors.LocalFileError
+        raise kind(f"{error.strerror or error}: {shown} (on this machine)") from error
+
+
+def is_directory(path: bytes) -> bool:
+    """Whether it is a directory, or leads to one.
+
+    Raises:
+        errors.LocalFileError: there is nothing, or it cannot be seen.
+    """
+    with translated(path):
+        return stat.S_ISDIR(os.stat(path).st_mode)
+
+
+class LocalFile:
+    """A regular file that is sent as it was when this was made: with that size.
+
+    Attributes:
+        size: Bytes.
+        mode: Permission bits.
+        has_changed: It was changed while ``pieces`` read it.
+
+    Raises:
+        errors.LocalFileError: it cannot be read, or is no regular file.
+    """
+
+    def __init__(self, path: bytes) -> None:
+        self._path = path
+        with translated(path):
+            status = os.stat(path)
+        _check_regular(path, status)
+        self.size = status.st_size
+        self.mode = stat.S_IMODE(status.st_mode) & _PERMISSIONS
+        self.has_changed = False
+        self._stamp = _stamp(status)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The content, from its beginning.
+
+        Raises:
+            errors.LocalFileError: it cannot be read, or has become shorter.
+        """
+        with translated(self._path):
+            descriptor = os.open(self._path, _READ_FLAGS)
+            try:
+                _check_regular(self._path, os.fstat(descriptor))
+                left = self.size
+                while left:
+                    piece = os.read(descriptor, min(left, PIECE_BYTES))
+                    if not piece:
+                        raise OSError(errno.EIO, "it became shorter while it was sent", self._path)
+                    left -= len(piece)
+                    yield piece
+                self.has_changed = _stamp(os.fstat(descriptor)) != self._stamp
+            finally:
+                os.close(descriptor)
+
+
+class NewFile:
+    """A file that is being written under another name. ``count`` bytes were written."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.count = 0
+
+    def write(self, data: bytes) -> None:
+        """Append."""
+        view = memoryview(data)
+        while view:
+            written = os.write(self.descriptor, view)
+            self.count += written
+            view = view[written:]
+
+    def digest(self) -> str:
+        """The SHA-256 of what was written, as hexadecimal digits."""
+        digest, offset = hashlib.sha256(), 0
+        while piece := os.pread(self.descriptor, PIECE_BYTES, offset):
+            digest.update(piece)
+            offset += len(piece)
+        return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def replacing(path: bytes, *, mode: int) -> Iterator[NewFile]:
+    """A file that takes the place of ``path`` when the block ends well; otherwise nothing is left of it.
+
+    Its directory is made. A symbolic link stays, and what it leads to is replaced.
+
+    Args:
+        path: What it is to be.
+        mode: Its permission bits, from which the process's umask is taken.
+
+    Raises:
+        errors.LocalFileError: it cannot be written, or something other than a regular file is there.
+    """
+    with translated(path):
+        target = os.path.realpath(path)
+        if os.path.lexists(target):
+            _check_regular(path, os.stat(target))
+        elif path.endswith(b"/"):
+            raise IsADirectoryError(errno.EISDIR, "the name of a file does not end with a slash", path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        descriptor, temporary = _create_beside(target, mode=mode)
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.unlink, temporary)
+            try:
+                yield NewFile(descriptor)
+            finally:
+                os.close(descriptor)
+            os.rename(temporary, target)
+            undo.pop_all()
+
+
+def measure(root: bytes, *, exclude: Sequence[bytes] = ()) -> int:
+    """The size of all regular files in a directory, as far as they can be seen."""
+    excluded = patterns.Patterns(exclude)
+    total = 0
+    folders = [b""]
+    while folders:
+        folder = folders.pop()
+        with contextlib.suppress(OSError), os.scandir(os.path.join(root, folder)) as found:
+            for each in found:
+                path = os.path.join(folder, each.name)
+                is_folder = each.is_dir(follow_symlinks=False)
+                if excluded.match(path, is_folder=is_folder):
+                    continue
+                if is_folder:
+                    folders.append(path)
+                elif each.is_file(follow_symlinks=False):
+                    total += each.stat(follow_symlinks=False).st_size
+    return total
+
+
+def _create_beside(target: bytes, *, mode: int) -> tuple[int, bytes]:
+    for _ in range(_ATTEMPTS):
+        name = os.path.join(os.path.dirname(target), _TEMPORARY_PREFIX + os.urandom(8).hex().encode("ascii"))
+        with contextlib.suppress(FileExistsError):
+            return os.open(name, _CREATE_FLAGS, mode & _PERMISSIONS), name
+    raise FileExistsError(errno.EEXIST, "no free temporary name", target)
+
+
+def _stamp(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _check_regular(path: bytes, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        what = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        raise errors.LocalFileError(f"{errors.quote(os.fsdecode(path), limit=500)} on this machine is {what}")
