@@ -37,6 +37,7 @@ VERBS = (
     Verb("create", "creation", "Make a sandbox and wait until it runs"),
     Verb("run", "commands", "Run a command in a sandbox of its own, and remove that afterwards", is_exec=True),
     Verb("exec", "commands", "Run a command in a sandbox", is_exec=True),
+    Verb("cp", "copying", "Copy files and directories into a sandbox, out of one, or between two"),
     Verb("ls", "sandboxes", "List the sandboxes and the state of each"),
     Verb("ps", "sandboxes", "Show one sandbox's state"),
     Verb("inspect", "sandboxes", "Show all that is known of one sandbox, as JSON"),
@@ -44,6 +45,15 @@ VERBS = (
     Verb("start", "lifecycle", "Resume sandboxes that are suspended"),
     Verb("wait", "lifecycle", "Wait until a sandbox has ended, or is in another state"),
     Verb("rm", "sandboxes", "End sandboxes and forget their names"),
+    Verb("fs ls", "fs", "List the files in a sandbox"),
+    Verb("fs cat", "fs", "Write files of a sandbox to standard output"),
+    Verb("fs stat", "fs", "Show type, size, permissions and time of files in a sandbox"),
+    Verb("fs write", "fs", "Write standard input to a file in a sandbox"),
+    Verb("fs mkdir", "fs", "Make directories in a sandbox"),
+    Verb("fs cp", "fs", "Copy files and directories within a sandbox"),
+    Verb("fs mv", "fs", "Move or rename files and directories in a sandbox"),
+    Verb("fs rm", "fs", "Remove files and directories in a sandbox"),
+    Verb("fs chmod", "fs", "Change the permissions of files in a sandbox"),
     Verb("local up", "local", "Start the local cloud (it also starts by itself on first use)"),
     Verb("local down", "local", "Stop the local cloud"),
     Verb("local status", "local", "Show whether the local cloud runs, and what isolates its sandboxes"),
@@ -51,7 +61,10 @@ VERBS = (
     Verb("version", "version", "Show the version of vmnest"),
 )
 
-GROUPS = {"local": "The local cloud: sandboxes on this machine"}
+GROUPS = {
+    "fs": "The files of a sandbox, looked at and changed where they are",
+    "local": "The local cloud: sandboxes on this machine",
+}
 
 # What people call them elsewhere -> the verb that an error may point to.
 OTHER_WORDS = {
@@ -62,6 +75,12 @@ OTHER_WORDS = {
     "show": "ps",
     "describe": "inspect",
     "new": "create",
+    **dict.fromkeys(("upload", "download", "copy", "scp"), "cp"),
+    **dict.fromkeys(("fs remove", "fs delete"), "fs rm"),
+    **dict.fromkeys(("fs move", "fs rename"), "fs mv"),
+    "fs list": "fs ls",
+    "fs read": "fs cat",
+    "fs copy": "fs cp",
     "local start": "local up",
     "local stop": "local down",
 }
