@@ -14,33 +14,58 @@ from .spool import Spool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 _ATTEMPTS = 100
 
 # A temporary name that fits wherever the target's own name does.
 _TEMP_PREFIX = b".agentd-"
 
+# Where a rename cannot reach: the folder is closed to us, or the file is a mount point or belongs to another user.
+_UNREACHABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY})
 
-class OpenFile:
-    """A regular file that is being read. ``size`` is fixed at the opening: what is appended later is left out."""
+# A file that says that it is empty and gives more than this is taken for one without an end (trace_pipe, for example).
+_MAX_UNTOLD_BYTES = 64 * 1024 * 1024
 
-    def __init__(self, descriptor: int, size: int) -> None:
+_REFUSALS = {
+    errno.ENOENT: (404, wire.FILE_NOT_FOUND, "no such file"),
+    errno.EEXIST: (409, wire.FILE_EXISTS, "it exists"),
+    errno.ENOTDIR: (400, wire.NOT_A_DIRECTORY, "not a directory"),
+    errno.ENOTEMPTY: (409, wire.DIRECTORY_NOT_EMPTY, "the directory is not empty"),
+    errno.EISDIR: (400, wire.NOT_A_FILE, "it is a directory"),
+    errno.EACCES: (400, wire.PERMISSION_DENIED, "permission denied"),
+    errno.EPERM: (400, wire.PERMISSION_DENIED, "operation not permitted"),
+    errno.EROFS: (400, wire.PERMISSION_DENIED, "the file system is read-only"),
+    errno.ENOSPC: (507, wire.NO_SPACE, "no space left"),
+    errno.EDQUOT: (507, wire.NO_SPACE, "the disk quota is used up"),
+}
+
+
+class Content:
+    """The content of a regular file as it is read.
+
+    Attributes:
+        size: The number of bytes. It is fixed at the opening: what is appended later is left out.
+        status: What the system told of the file at the opening.
+    """
+
+    def __init__(self, descriptor: int, status: os.stat_result) -> None:
         self._descriptor = descriptor
-        self.size = size
+        self.status = status
+        self.size = status.st_size
 
-    def pieces(self) -> Iterator[bytes]:
-        """The content.
+    def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """The bytes from ``start`` to before ``end``.
 
         Raises:
             OSError: the file became shorter meanwhile, or cannot be read.
         """
-        offset = 0
-        while offset < self.size:
-            piece = os.pread(self._descriptor, min(BLOCK_BYTES, self.size - offset), offset)
+        end = self.size if end is None else end
+        while start < end:
+            piece = os.pread(self._descriptor, min(BLOCK_BYTES, end - start), start)
             if not piece:
                 raise OSError(errno.EIO, "the file became shorter while it was read")
-            offset += len(piece)
+            start += len(piece)
             yield piece
 
     def close(self) -> None:
@@ -48,13 +73,46 @@ class OpenFile:
         os.close(self._descriptor)
 
 
-def open_file(path: bytes) -> OpenFile | Spool:
-    """The content of a regular file: ``size``, ``pieces()``, ``close()``.
+class SmallContent:
+    """The same for a file that was read at the opening: it is small, or does not tell its true size."""
+
+    def __init__(self, spool: Spool, status: os.stat_result) -> None:
+        self._spool = spool
+        self.status = status
+        self.size = spool.size
+
+    def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """The bytes from ``start`` to before ``end``."""
+        end = self.size if end is None else end
+        position = 0
+        for piece in self._spool.pieces():
+            part = piece[max(start - position, 0) : max(end - position, 0)]
+            position += len(piece)
+            if part:
+                yield part
+
+    def close(self) -> None:
+        """Give memory and disk back."""
+        self._spool.close()
+
+
+class Written:
+    """What a write left."""
+
+    __slots__ = ("count", "mode")
+
+    def __init__(self, count: int, mode: int) -> None:
+        self.count = count
+        self.mode = mode
+
+
+def open_file(path: bytes) -> Content | SmallContent:
+    """The content of a regular file. The caller closes it.
 
     Raises:
-        RequestError: ``file_not_found`` (404), ``not_a_file``, ``file_error``.
+        RequestError: ``file_not_found`` (404), ``not_a_file``, or what else the system says.
     """
-    with _translated(path):
+    with translated(path):
         _check_regular(path, os.stat(path))
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         with contextlib.ExitStack() as stack:
@@ -62,21 +120,37 @@ def open_file(path: bytes) -> OpenFile | Spool:
             status = os.fstat(descriptor)
             _check_regular(path, status)
             if status.st_size <= wire.MEMORY_OUTPUT_BYTES:
-                # Files of /proc and /sys do not tell their true size: read them to their end.
-                return _read_to_end(descriptor)
+                # Files of /proc and /sys do not tell their true size: these are read to their end.
+                return SmallContent(_read_small(descriptor, status.st_size), status)
             stack.pop_all()
-        return OpenFile(descriptor, status.st_size)
+        return Content(descriptor, status)
 
 
-def write_file(path: bytes, pieces: Iterable[bytes]) -> int:
-    """Replace a file's content, or make the file and its parents; the number of bytes written.
+def write_file(
+    path: bytes,
+    pieces: Iterable[bytes],
+    *,
+    mode: int | None = None,
+    overwrite: bool = True,
+    check: Callable[[], object] = lambda: None,
+) -> Written:
+    """Replace a file's content, or make the file and its parents.
 
     The file keeps its mode and owner; a symbolic link stays, its target is written.
 
+    Args:
+        path: Where.
+        pieces: The content. Whatever it raises, the old file stays.
+        mode: Permission bits to set.
+        overwrite: False: refuse if there is anything of that name.
+        check: Called when all is written, before it is seen; what it raises keeps the old file, too.
+
     Raises:
-        RequestError: ``not_a_file``, ``file_error``.
+        RequestError: ``not_a_file``, ``file_exists`` (409), ``no_space`` (507), or what else the system says.
     """
-    with _translated(path):
+    with translated(path):
+        if not overwrite and os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, "it exists", path)
         target = os.path.realpath(path)
         try:
             existing: os.stat_result | None = os.stat(target)
@@ -86,40 +160,110 @@ def write_file(path: bytes, pieces: Iterable[bytes]) -> int:
             _check_regular(path, existing)
         elif path.endswith(b"/"):
             raise _not_a_file(path)
-        folder = os.path.dirname(target)
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        return _Writing(target, existing, mode=mode, overwrite=overwrite, check=check).run(pieces)
+
+
+class _Writing:
+    """One write, to a path without links."""
+
+    def __init__(
+        self,
+        target: bytes,
+        existing: os.stat_result | None,
+        *,
+        mode: int | None,
+        overwrite: bool,
+        check: Callable[[], object],
+    ) -> None:
+        self._target = target
+        self._existing = existing
+        self._mode = mode
+        self._overwrite = overwrite
+        self._check = check
+
+    def run(self, pieces: Iterable[bytes]) -> Written:
         try:
-            return _replace(target, pieces, existing=existing)
+            descriptor, temporary = _create_beside(self._target)
         except OSError as error:
-            if existing is None or error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY}:
+            if self._existing is None or error.errno not in _UNREACHABLE:
                 raise
-            # A file that may be written in a folder that may not, or a mount point: rename cannot reach it.
-            return _overwrite(target, pieces)
+            return self._write_in_place(pieces)
+        with contextlib.ExitStack() as stack:
+            stack.callback(_remove, temporary)
+            stack.callback(os.close, descriptor)
+            count = _write_all(descriptor, pieces)
+            self._check()
+            mode = self._dress(descriptor)
+            os.fsync(descriptor)
+            try:
+                self._publish(temporary)
+            except OSError as error:
+                if self._existing is None or error.errno not in _UNREACHABLE:
+                    raise
+                with open(temporary, "rb", buffering=0) as source:
+                    return self._overwrite_with(_read_on(source.fileno()))
+        return Written(count, mode)
 
+    def _dress(self, descriptor: int) -> int:
+        """Give the new file the owner and mode that it is to have; the mode."""
+        if self._existing is not None:
+            _copy_owner(descriptor, self._existing)
+        if self._mode is not None:
+            os.fchmod(descriptor, self._mode)
+        elif self._existing is not None:
+            os.fchmod(descriptor, stat.S_IMODE(self._existing.st_mode))
+        return stat.S_IMODE(os.fstat(descriptor).st_mode)
 
-def _replace(target: bytes, pieces: Iterable[bytes], *, existing: os.stat_result | None) -> int:
-    descriptor, temporary = _create_beside(target)
-    with contextlib.ExitStack() as undo:
-        undo.callback(os.unlink, temporary)
+    def _publish(self, temporary: bytes) -> None:
+        if self._overwrite:
+            os.rename(temporary, self._target)
+        else:
+            rename_exclusively(temporary, self._target)
+
+    def _write_in_place(self, pieces: Iterable[bytes]) -> Written:
+        """For want of a place beside the file, the new content waits elsewhere until it is whole."""
+        with Spool() as spool:
+            for piece in pieces:
+                spool.append(piece)
+                if spool.truncated:
+                    raise OSError(errno.ENOSPC, "no space to hold the content")
+            self._check()
+            return self._overwrite_with(spool.pieces())
+
+    def _overwrite_with(self, pieces: Iterable[bytes]) -> Written:
+        descriptor = os.open(self._target, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             count = _write_all(descriptor, pieces)
-            if existing is not None:
-                _copy_owner(descriptor, existing)
-                os.fchmod(descriptor, stat.S_IMODE(existing.st_mode))
+            if self._mode is not None:
+                os.fchmod(descriptor, self._mode)
             os.fsync(descriptor)
+            return Written(count, stat.S_IMODE(os.fstat(descriptor).st_mode))
         finally:
             os.close(descriptor)
-        os.rename(temporary, target)
-        undo.pop_all()
-    return count
 
 
-def _overwrite(target: bytes, pieces: Iterable[bytes]) -> int:
-    descriptor = os.open(target, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+def rename_exclusively(source: bytes, destination: bytes) -> None:
+    """Rename, unless there is anything of that name: then FileExistsError."""
+    if os.path.isdir(source) and not os.path.islink(source):
+        os.mkdir(destination)  # the claim; an empty directory gives way to another
+        try:
+            os.rename(source, destination)
+        except OSError:
+            os.rmdir(destination)
+            raise
+        return
     try:
-        return _write_all(descriptor, pieces)
-    finally:
-        os.close(descriptor)
+        os.link(source, destination, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK}:
+            raise
+        # No hard links here: then there is a moment between the look and the rename.
+        if os.path.lexists(destination):
+            raise FileExistsError(errno.EEXIST, "it exists", destination) from None
+        os.rename(source, destination)
+    else:
+        os.unlink(source)
 
 
 def _create_beside(target: bytes) -> tuple[int, bytes]:
@@ -128,6 +272,11 @@ def _create_beside(target: bytes) -> tuple[int, bytes]:
         with contextlib.suppress(FileExistsError):
             return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), name
     raise FileExistsError(errno.EEXIST, "no free temporary name")
+
+
+def _remove(temporary: bytes) -> None:
+    with contextlib.suppress(FileNotFoundError):  # it has its true name by now
+        os.unlink(temporary)
 
 
 def _write_all(descriptor: int, pieces: Iterable[bytes]) -> int:
@@ -149,21 +298,35 @@ def _copy_owner(descriptor: int, existing: os.stat_result) -> None:
             os.fchown(descriptor, existing.st_uid, existing.st_gid)
 
 
-def _read_to_end(descriptor: int) -> Spool:
+def _read_small(descriptor: int, size: int) -> Spool:
+    """What a file of ``size`` bytes has; if it says 0, what it really has."""
+    left = size or _MAX_UNTOLD_BYTES
     spool = Spool()
     try:
-        while True:
-            piece = os.read(descriptor, BLOCK_BYTES)
-            if not piece:
+        for piece in _read_on(descriptor):
+            spool.append(piece[:left])
+            left -= len(piece)
+            if spool.truncated:
+                raise OSError(errno.ENOSPC, "no space to hold the content")
+            if left < 0 and not size:
+                raise OSError(errno.EFBIG, "it says that it is empty, and has no end")
+            if left <= 0:
                 break
-            spool.append(piece)
     except BaseException:
         spool.close()
         raise
-    if spool.truncated:
-        spool.close()
-        raise OSError(errno.ENOSPC, "no space to hold the content")
     return spool
+
+
+def _read_on(descriptor: int) -> Iterator[bytes]:
+    while True:
+        try:
+            piece = os.read(descriptor, BLOCK_BYTES)
+        except BlockingIOError as error:  # a file of the kernel that would wait, as /proc/kmsg does
+            raise OSError(errno.EIO, "it has nothing to read at the moment") from error
+        if not piece:
+            return
+        yield piece
 
 
 def _check_regular(path: bytes, status: os.stat_result) -> None:
@@ -172,21 +335,26 @@ def _check_regular(path: bytes, status: os.stat_result) -> None:
 
 
 def _not_a_file(path: bytes) -> RequestError:
-    return RequestError(400, wire.NOT_A_FILE, f"not a regular file: {_text(path)}")
+    return RequestError(400, wire.NOT_A_FILE, f"not a regular file: {printable(path)}")
 
 
-def _text(path: bytes) -> str:
+def printable(path: bytes) -> str:
+    """A path for a message."""
     return path.decode("utf-8", "backslashreplace")
 
 
 @contextlib.contextmanager
-def _translated(path: bytes) -> Iterator[None]:
+def translated(path: bytes) -> Iterator[None]:
     """The seam to the file system: its errors become answers."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise RequestError(404, wire.FILE_NOT_FOUND, f"no such file: {_text(path)}") from error
     except OSError as error:
-        if is_exhaustion(error):
-            raise overloaded(error) from error
-        raise RequestError(400, wire.FILE_ERROR, f"{error.strerror}: {_text(path)}") from error
+        raise refuse(error, path) from error
+
+
+def refuse(error: OSError, path: bytes) -> RequestError:
+    """The answer to what the system refused."""
+    if is_exhaustion(error):
+        return overloaded(error)
+    status, code, reason = _REFUSALS.get(error.errno or 0, (400, wire.FILE_ERROR, error.strerror or str(error)))
+    return RequestError(status, code, f"{reason}: {printable(path)}")

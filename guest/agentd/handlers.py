@@ -131,9 +131,9 @@ class Api:
         encoding = document.text("encoding", wire.ENCODING_BASE64)
         if encoding == wire.ENCODING_BASE64:
             check_base64(content)
-            count = files.write_file(path, decode_base64(content))
+            count = files.write_file(path, decode_base64(content)).count
         elif encoding in _TEXT_ENCODINGS:
-            count = files.write_file(path, [_encode_content(content)])
+            count = files.write_file(path, [_encode_content(content)]).count
         else:
             raise bad_argument("encoding", f"must be {wire.ENCODING_BASE64} or {wire.ENCODING_TEXT}")
         return answers.build_json(200, {"bytes_written": count})
