@@ -15,7 +15,7 @@ from .. import errors
 from .._guest.agentd import patterns, trees, wire
 from ..agent.entries import Skipped, Transfer
 from ..agent.files import RemoteFiles
-from ..agent.sources import Source
+from ..agent.sources import Source, from_data
 from ..deadline import Deadline
 from . import localfiles
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..agent.minimal import MinimalFiles
     from .localfiles import LocalPath
 
-__all__ = ["Progress", "download", "upload"]
+__all__ = ["Progress", "download", "relay_tree", "upload"]
 
 Chooser = Callable[[str], "RemoteFiles | MinimalFiles"]
 Watch = Callable[["Progress"], object]
@@ -144,6 +144,26 @@ def _download_tree(
         watch = _TreeWatch(progress, total=None)
         with localfiles.translated(path), _unpacking(remote):
             return _to_transfer(trees.unpack(watch.passing(pieces), path, on_member=watch.begin))
+
+    return choose(wire.FEATURE_TREE).read_tree(remote, take, exclude=exclude, deadline=deadline)
+
+
+def relay_tree(
+    choose: Chooser,
+    remote: str,
+    choose_other: Chooser,
+    destination: str,
+    *,
+    exclude: Sequence[str],
+    progress: Watch | None,
+    deadline: Deadline,
+) -> Transfer:
+    """See ``Files.send_tree``; ``choose_other`` gives what moves files with the other sandbox's agent."""
+    check_patterns(exclude)
+
+    def take(pieces: Iterator[bytes]) -> Transfer:
+        source = from_data(_watched(lambda: pieces, progress, total=None, path=remote)())
+        return choose_other(wire.FEATURE_TREE).write_tree(destination, source, deadline=deadline)
 
     return choose(wire.FEATURE_TREE).read_tree(remote, take, exclude=exclude, deadline=deadline)
 
