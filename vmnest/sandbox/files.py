@@ -336,6 +336,34 @@ class Files:
             deadline=deadline,
         )
 
+    def send_tree(
+        self,
+        path: str,
+        other: Files,
+        destination: str,
+        *,
+        exclude: Sequence[str] = (),
+        progress: Callable[[Progress], object] | None = None,
+        timeout: float | None = None,
+    ) -> Transfer:
+        """Send a directory's contents into exactly that directory of another sandbox. Nothing of them is kept here.
+
+        See ``upload`` for the arguments; what ``progress`` counts are the bytes of the archive.
+
+        Raises:
+            errors.RemoteFileError: it cannot be read there, or not be written here.
+        """
+        deadline = Deadline(timeout)
+        return transfer.relay_tree(
+            lambda feature: self._for(feature, deadline),
+            path,
+            lambda feature: other._for(feature, deadline),
+            destination,
+            exclude=exclude,
+            progress=progress,
+            deadline=deadline,
+        )
+
     # ------------------------------------------------------------------------------------------------------------------
 
     def _open(self, path: str, *, offset: int, length: int | None, deadline: Deadline) -> Reading | MinimalReading:
