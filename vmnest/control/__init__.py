@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .tokens import Token
 
 DEFAULT_TOKEN_MINUTES = 60
+DEFAULT_SHELL_MINUTES = 5  # it is used at once, and counts only when a connection is opened
 
 __all__ = ["Control"]
 
@@ -51,3 +52,9 @@ class Control:
         from . import tokens
 
         return tokens.mint(self._service, microvm_id, ports=ports, minutes=minutes, deadline=deadline)
+
+    def mint_shell_token(self, microvm_id: str, *, minutes: int = DEFAULT_SHELL_MINUTES, deadline: Deadline) -> Token:
+        """A token that opens the service's own shell in a MicroVM (see ``tokens.mint_shell``)."""
+        from . import tokens
+
+        return tokens.mint_shell(self._service, microvm_id, minutes=minutes, deadline=deadline)

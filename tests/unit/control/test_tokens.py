@@ -67,3 +67,27 @@ def test_a_token_for_an_unknown_microvm_says_so(controls: Controls):
     made = controls(json_answer(404, {"message": "MicroVM not found: x"}))
     with pytest.raises(errors.MicroVMNotFoundError):
         made.control.mint_token("x", [8080], deadline=made.deadline())
+
+
+def test_a_token_for_the_shell_is_asked_for_without_ports(controls: Controls):
+    made = controls(json_answer(200, {"authToken": {"X-aws-proxy-auth": JWE}}))
+    token = tokens.mint_shell(made.service, "microvm-1", minutes=5, deadline=made.deadline(), clock=made.clock)
+    assert (token.value.reveal(), token.ports, token.expires_at) == (JWE, (), made.clock.time() + 300)
+    (request,) = made.peer.requests
+    assert request.target == "/2025-09-09/microvms/microvm-1/shell-auth-token"
+    assert json.loads(request.body) == {"expirationInMinutes": 5}
+
+
+def test_a_microvm_without_the_connector_for_shells_is_told_apart(controls: Controls):
+    answer = {"message": "Shell access requires SHELL_INGRESS network connector to be configured on the MicroVM."}
+    made = controls(json_answer(400, answer, headers={"x-amzn-errortype": "ValidationException"}))
+    with pytest.raises(errors.UnsupportedError, match="SHELL_INGRESS") as caught:
+        made.control.mint_shell_token("microvm-1", deadline=made.deadline())
+    assert "--ingress SHELL_INGRESS" in str(caught.value.hint)
+
+
+def test_another_refusal_of_a_token_for_the_shell_stays_what_it_is(controls: Controls):
+    answer = {"message": "The MicroVM is in the wrong state"}
+    made = controls(json_answer(400, answer, headers={"x-amzn-errortype": "ValidationException"}))
+    with pytest.raises(errors.ValidationError):
+        made.control.mint_shell_token("microvm-1", deadline=made.deadline())
