@@ -351,7 +351,7 @@ class Files:
         See ``upload`` for the arguments; what ``progress`` counts are the bytes of the archive.
 
         Raises:
-            errors.RemoteFileError: it cannot be read there, or not be written here.
+            errors.RemoteFileError: it cannot be read, or not be written there.
         """
         deadline = Deadline(timeout)
         return transfer.relay_tree(
