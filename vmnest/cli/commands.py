@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 from .. import errors, settings
-from ..ops import commands
-from . import creation, output, terminal, values, variables, words
+from ..ops import commands, processes
+from . import attending, creation, output, render, terminal, values, variables, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import verbs
 
-__all__ = ["build_parser", "finish", "run"]
+__all__ = ["OutputOptions", "add_output_options", "build_front", "build_parser", "check_limit", "finish", "run"]
 
 LARGEST_STATUS = 255  # a larger one, of which the system takes the last 8 bits, could come out as 0
 
 
-class _ExecOptions(words.Options):
+class OutputOptions(words.Options):
+    """Where a command's output goes, and where its input comes from."""
+
+    interactive: bool
+    stream: bool
+    output_limit: int | None
+
+
+class _ExecOptions(OutputOptions):
     env: list[str] | None
     env_file: list[str] | None
     secret: list[str] | None
     workdir: str | None
     timeout: float | None
     shell: bool
+    tty: bool
+    no_tty: bool
+    user: str | None
+    ulimit: list[tuple[str, tuple[int, int]]] | None
 
 
 class _InSandboxOptions(_ExecOptions):
+    background: bool
     no_resume: bool
 
 
@@ -47,7 +60,8 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
             notes=_EXEC_NOTES,
             options=_InSandboxOptions,
         )
-        _add_exec_options(parser, "-e")
+        _add_exec_options(parser, env="-e", interactive="-i")
+        parser.switch("--background", help="leave it running, and print the id by which jobs, attach and kill know it")
         parser.switch("--no-resume", help="fail if the sandbox is suspended, instead of resuming it")
         return parser
     parser = words.Parser(
@@ -58,9 +72,48 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
     return parser
 
 
-def _add_exec_options(parser: words.Parser, *env_flags: str) -> None:
+def _add_exec_options(parser: words.Parser, **short: str) -> None:
+    _add_environment_options(parser, **short)
+    parser.option("-w", "--workdir", metavar="DIR", help="working directory of the command")
+    parser.option("--user", metavar="USER", help="user to run it as, a name or a number")
     parser.option(
-        *env_flags,
+        "--ulimit",
+        metavar="NAME=SOFT[:HARD]",
+        kind=values.parse_ulimit,
+        repeat=True,
+        help="a resource limit: nofile, nproc, core, ...; -1 is for none (repeatable)",
+    )
+    parser.option(
+        "--timeout",
+        metavar="SECONDS",
+        kind=values.parse_seconds,
+        help="end the command, and all that it started, after so long (default: never)",
+    )
+    parser.switch("--shell", help="join the words by spaces and let a login shell run them (bash, else sh)")
+    _add_stream_options(parser, **short)
+
+
+def _add_stream_options(parser: words.Parser, **short: str) -> None:
+    parser.switch(*filter(None, [short.get("interactive")]), "--interactive", help="hand standard input on")
+    parser.switch("-t", "--tty", help="run it in a terminal, of the size of the one here")
+    parser.switch("--no-tty", help="run it in none, even with -t")
+    add_output_options(parser)
+
+
+def add_output_options(parser: words.Parser) -> None:
+    """The options of ``OutputOptions``."""
+    parser.switch("--stream", help="with --json: print output as it comes, one JSON object a line")
+    parser.option(
+        "--output-limit",
+        metavar="BYTES",
+        kind=values.parse_bytes,
+        help="with --json: how much of each stream is shown, its beginning and end (64k, 1M; default: 64M)",
+    )
+
+
+def _add_environment_options(parser: words.Parser, **short: str) -> None:
+    parser.option(
+        *filter(None, [short.get("env")]),
         "--env",
         metavar="NAME[=VALUE]",
         repeat=True,
@@ -78,42 +131,93 @@ def _add_exec_options(parser: words.Parser, *env_flags: str) -> None:
         repeat=True,
         help="set a variable to its value here, which is shown nowhere; it must be set (repeatable)",
     )
-    parser.option("-w", "--workdir", metavar="DIR", help="working directory of the command")
-    parser.option(
-        "--timeout",
-        metavar="SECONDS",
-        kind=values.parse_seconds,
-        help="end the command, and all that it started, after so long (default: never)",
-    )
-    parser.switch("--shell", help="join the words by spaces and let a login shell run them (bash, else sh)")
 
 
 def run(verb: verbs.Verb, options: words.Options) -> int:
     """Do it, and return the command's status."""
     assert isinstance(options, _ExecOptions)
     output.remark_unusual_place(options=options)
+    is_background = isinstance(options, _InSandboxOptions) and options.background
+    _check(options, is_background=is_background)
+    with output.warnings_as_remarks(options=options):
+        if is_background:
+            assert isinstance(options, _InSandboxOptions)
+            return _start(options)
+        front = build_front(options, name=options.names[0] if isinstance(options, _InSandboxOptions) else None)
+        data = _run(options, front) if isinstance(options, _RunOptions) else _exec(options, front)
+    return finish(data, options=options, front=front)
+
+
+def _check(options: _ExecOptions, *, is_background: bool) -> None:
     for number, word in enumerate(options.words):
         values.check_text(word, what=f"word {number + 1} of the command")
     values.check_text(options.workdir or "", what="--workdir")
-    with output.warnings_as_remarks(options=options):
-        data = _run(options) if isinstance(options, _RunOptions) else _exec(options)
+    values.check_text(options.user or "", what="--user")
+    if _wants_terminal(options) and options.json and not is_background:
+        raise errors.UsageError("--tty and --json do not go together", hint="--no-tty is stronger than --tty.")
+    if options.stream and is_background:
+        raise errors.UsageError("--background shows no output to --stream", hint="vmnest attach does.")
+    if not is_background:
+        check_limit(options)
+
+
+def check_limit(options: OutputOptions) -> None:
+    """Refuse a limit of output that nothing keeps."""
+    if options.output_limit and (options.stream or not options.json):
+        raise errors.UsageError("--output-limit is for --json alone", hint="Otherwise all output arrives as it comes.")
+
+
+def _wants_terminal(options: _ExecOptions) -> bool:
+    return options.tty and not options.no_tty
+
+
+def build_front(options: OutputOptions, *, name: str | None, leaves: bool = False) -> attending.Front:
+    """What becomes of a command's output; ``name`` is that of a sandbox in which the user may leave the command."""
+    if options.json and options.stream:
+        return attending.LinesFront(options, name=name, reads=options.interactive, leaves=leaves)
     if options.json:
+        limit = options.output_limit
+        return attending.CollectingFront(options, name=name, reads=options.interactive, leaves=leaves, limit=limit)
+    return attending.Front(options, name=name, reads=options.interactive, leaves=leaves)
+
+
+def finish(data: dict[str, object], *, options: words.Options, front: attending.Front) -> int:
+    """Print what is left to print of a command's end, and return its exit status."""
+    if "exit_code" not in data:
+        return 0  # the user has left it running
+    if isinstance(front, attending.LinesFront):
+        front.end(data)
+    elif options.json:
         output.result(data, options=options, text="")
-    return finish(data, options=options)
-
-
-def finish(data: dict[str, object], *, options: _ExecOptions) -> int:
-    """The exit status for what a command left, with remarks if output is missing or its timeout ended it."""
     if data["truncated"]:
         output.remark("the output is not whole: it is larger than what is kept of it", options=options)
     if data["timed_out"]:
-        # Another agent than ours may have a timeout of its own.
-        after = "at a timeout of the agent" if options.timeout is None else f"after {options.timeout:g} s"
+        seconds = getattr(options, "timeout", None)
+        # Another agent than ours may have a timeout of its own, and whom we attach to was started by somebody else.
+        after = "at its timeout" if seconds is None else f"after {seconds:g} s"
         output.remark(f"the command was ended {after}", options=options)
         return errors.EXIT_TIMED_OUT
+    if front.was_killed:
+        return errors.EXIT_INTERRUPTED
     status = data["exit_code"]
     assert isinstance(status, int)
     return min(status, LARGEST_STATUS)
+
+
+def _command(options: _ExecOptions) -> commands.Command:
+    """What to run, as the options say."""
+    return commands.Command(
+        options.words,
+        shell=options.shell,
+        cwd=options.workdir,
+        env=_variables(options),
+        timeout=options.timeout,
+        user=options.user,
+        rlimits=dict(options.ulimit or ()),
+        output_limit=options.output_limit,
+        takes_input=options.interactive,
+        terminal=terminal.size() if _wants_terminal(options) else None,
+    )
 
 
 def _variables(options: _ExecOptions) -> dict[str, str]:
@@ -125,24 +229,37 @@ def _variables(options: _ExecOptions) -> dict[str, str]:
     )
 
 
-def _exec(options: _ExecOptions) -> dict[str, object]:
+def _exec(options: _ExecOptions, front: attending.Front) -> dict[str, object]:
     assert isinstance(options, _InSandboxOptions)
     return commands.exec_command(
         name=options.names[0],
-        words=options.words,
-        shell=options.shell,
-        cwd=options.workdir,
-        env=_variables(options),
-        timeout=options.timeout,
+        command=_command(options),
         resume=not options.no_resume,
         local=options.local or None,
         region=options.region,
-        on_stdout=None if options.json else _to_stdout,
-        on_stderr=None if options.json else _to_stderr,
+        front=front,
     )
 
 
-def _run(options: _RunOptions) -> dict[str, object]:
+def _start(options: _InSandboxOptions) -> int:
+    """Leave it in the background."""
+    (name,) = options.names
+    data = processes.start_job(
+        name=name,
+        command=_command(options),
+        resume=not options.no_resume,
+        local=options.local or None,
+        region=options.region,
+    )
+    output.result(data, options=options, text=f"{render.to_printable(data['job'])}\n")
+    output.remark(
+        f"it is frozen whenever its sandbox is suspended, unless somebody watches: vmnest attach {name} {data['job']}",
+        options=options,
+    )
+    return 0
+
+
+def _run(options: _RunOptions, front: attending.Front) -> dict[str, object]:
     demand = creation.demand(options)
     demand.image = _one_image(options)
 
@@ -152,17 +269,12 @@ def _run(options: _RunOptions) -> dict[str, object]:
 
     with output.progress("starting a sandbox", options=options) as progress:
         return commands.run_command(
-            words=options.words,
+            command=_command(options),
             demand=demand,
-            shell=options.shell,
-            cwd=options.workdir,
-            env=_variables(options),
-            timeout=options.timeout,
             local=options.local or None,
             region=options.region,
             on_ready=begin,
-            on_stdout=None if options.json else _to_stdout,
-            on_stderr=None if options.json else _to_stderr,
+            front=front,
         )
 
 
@@ -177,11 +289,3 @@ def _one_image(options: _RunOptions) -> str | None:
             f"two images are given: {options.names[0]} and {options.image}", hint="Give it as IMAGE, or with --image."
         )
     return options.names[0] if options.names else options.image
-
-
-def _to_stdout(data: bytes) -> None:
-    terminal.write_bytes(terminal.STDOUT, data)
-
-
-def _to_stderr(data: bytes) -> None:
-    terminal.write_bytes(terminal.STDERR, data)

@@ -8,7 +8,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["render_age", "render_duration", "render_json", "render_members", "render_table", "to_printable"]
+__all__ = [
+    "render_age",
+    "render_age_since",
+    "render_duration",
+    "render_json",
+    "render_members",
+    "render_table",
+    "to_printable",
+]
 
 _ABSENT = "-"
 
@@ -72,6 +80,16 @@ def render_age(seconds: float) -> str:
     whole = max(0, int(seconds))
     size, unit = next(((size, unit) for size, unit in _UNITS if whole >= size), _UNITS[-1])
     return f"{whole // size}{unit}"
+
+
+def render_age_since(moment: object) -> str | None:
+    """The age of what began at this moment (``2026-11-29T12:00:00Z``); None if that is none."""
+    if not isinstance(moment, str):
+        return None
+    from datetime import datetime, timezone
+
+    began = datetime.fromisoformat(moment.replace("Z", "+00:00"))
+    return render_age((datetime.now(timezone.utc) - began).total_seconds())
 
 
 def render_duration(seconds: int) -> str:

@@ -81,18 +81,9 @@ _HEADS = ("NAME", "STATE", "TARGET", "REGION", "AGE", "MICROVM")
 
 
 def _row(sandbox: dict[str, object]) -> tuple[object, ...]:
-    age = _age(sandbox["started_at"] or sandbox["created_at"])
+    age = render.render_age_since(sandbox["started_at"] or sandbox["created_at"])
     region = None if sandbox["target"] == settings.TARGET_LOCAL else sandbox["region"]
     return (sandbox["name"], sandbox["state"], sandbox["target"], region, age, sandbox["microvm_id"])
-
-
-def _age(moment: object) -> str | None:
-    if not isinstance(moment, str):
-        return None
-    from datetime import datetime, timezone
-
-    started = datetime.fromisoformat(moment.replace("Z", "+00:00"))
-    return render.render_age((datetime.now(timezone.utc) - started).total_seconds())
 
 
 def _show(options: words.Options) -> None:

@@ -111,6 +111,8 @@ class Interrupts:
             self._notes.put(True)
 
     def _work(self) -> None:
+        # Signals go to the main thread: one that this thread gets would not wake that from its read.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         if not self._notes.get() or not self._send(lambda: self._target.signal("INT")):
             return
         if not self._next("the command was sent SIGINT; Ctrl+C once more kills it"):

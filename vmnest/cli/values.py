@@ -18,6 +18,7 @@ __all__ = [
     "parse_cpus",
     "parse_label",
     "parse_memory",
+    "parse_offset",
     "parse_payload",
     "parse_seconds",
     "parse_seconds_from",
@@ -95,6 +96,13 @@ def parse_bytes(text: str) -> int:
         return settings.parse_size(text)
     except ValueError:
         raise ValueError(f"must be a number of bytes above 0, or a size such as 64k or 16M: {text!r}") from None
+
+
+def parse_offset(text: str) -> int:
+    """A number of bytes, also 0."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise ValueError(f"must be a number of bytes: {text!r}")
+    return int(text)
 
 
 def parse_ulimit(text: str) -> tuple[str, tuple[int, int]]:

@@ -37,6 +37,9 @@ VERBS = (
     Verb("create", "creation", "Make a sandbox and wait until it runs"),
     Verb("run", "commands", "Run a command in a sandbox of its own, and remove that afterwards", is_exec=True),
     Verb("exec", "commands", "Run a command in a sandbox", is_exec=True),
+    Verb("jobs", "jobs", "List what runs in a sandbox, and what has ended in its background"),
+    Verb("attach", "jobs", "Show the output of a command that runs in a sandbox, from its beginning on", is_exec=True),
+    Verb("kill", "jobs", "Send a signal to a command that runs in a sandbox"),
     Verb("cp", "copying", "Copy files and directories into a sandbox, out of one, or between two"),
     Verb("ls", "sandboxes", "List the sandboxes and the state of each"),
     Verb("ps", "sandboxes", "Show one sandbox's state"),
@@ -70,7 +73,7 @@ GROUPS = {
 OTHER_WORDS = {
     **dict.fromkeys(("suspend", "pause", "freeze"), "stop"),
     **dict.fromkeys(("resume", "unpause", "thaw"), "start"),
-    **dict.fromkeys(("remove", "delete", "destroy", "terminate", "kill"), "rm"),
+    **dict.fromkeys(("remove", "delete", "destroy", "terminate"), "rm"),
     "list": "ls",
     "show": "ps",
     "describe": "inspect",

@@ -3,99 +3,230 @@
 from __future__ import annotations
 
 from .. import errors
+from .._guest.agentd import wire
 from . import creation, sandboxes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Protocol
 
     from ..agent.results import ExecResult
-    from ..sandbox import Sandbox
+    from ..sandbox import Process, Sandbox
 
     Sink = Callable[[bytes], None]
 
-__all__ = ["describe", "exec_command", "run_command"]
+    class Front(Protocol):
+        """Whoever sits before a command while it runs: sees its output as it comes, types, interrupts."""
+
+        def attend(self, process: Process) -> ExecResult | None:
+            """Stay until the process has ended, and say how, with what is not shown yet; None: it was left running."""
+
+        @property
+        def on_stdout(self) -> Sink | None:
+            """Where standard output goes that comes in one piece at the end (of agents that cannot do better)."""
+
+        @property
+        def on_stderr(self) -> Sink | None:
+            """The same for standard error."""
+
+
+__all__ = ["Command", "describe", "exec_command", "run_command", "spawn", "to_text"]
+
+
+class Command:
+    """What to run in a sandbox, and how. What is not given is as by default.
+
+    Attributes:
+        words: The program and its arguments.
+        shell: Join the words by spaces and let a login shell run them.
+        cwd: The command's working directory.
+        env: Environment variables to add.
+        timeout: Seconds after which the command is ended; none by default.
+        user: User to run it as, a name or a number; the agent's by default.
+        rlimits: Resource limits by name (nofile, nproc, core, ...), each soft and hard; -1 is for no limit.
+        output_limit: Bytes of each stream of output that are kept; the beginning and the end of a longer one.
+        takes_input: Whether it has a standard input; it finds the end of it at once by default.
+        terminal: Columns and rows of the terminal that it runs in; none by default.
+    """
+
+    __slots__ = (
+        *("cwd", "env", "output_limit", "rlimits", "shell", "takes_input", "terminal", "timeout", "user", "words"),
+    )
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        shell: bool = False,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        user: str | None = None,
+        rlimits: Mapping[str, tuple[int, int]] | None = None,
+        output_limit: int | None = None,
+        takes_input: bool = False,
+        terminal: tuple[int, int] | None = None,
+    ) -> None:
+        self.words = words
+        self.shell = shell
+        self.cwd = cwd
+        self.env = env
+        self.timeout = timeout
+        self.user = user
+        self.rlimits = rlimits
+        self.output_limit = output_limit
+        self.takes_input = takes_input
+        self.terminal = terminal
+
+    def __repr__(self) -> str:
+        return f"Command({self.words!r})"  # its variables may be secrets
+
+    def check(self) -> None:
+        """Refuse what is none, before anything is begun."""
+        if not self.words or not self.words[0]:
+            raise errors.UsageError("there is no command to run")
+
+    @property
+    def is_plain(self) -> bool:
+        """Every agent can run it."""
+        return not (self.takes_input or self.terminal or self.user or self.rlimits)
 
 
 def exec_command(
     *,
     name: str,
-    words: Sequence[str],
-    shell: bool = False,
-    cwd: str | None = None,
-    env: Mapping[str, str] | None = None,
-    timeout: float | None = None,
+    command: Command,
     resume: bool = True,
     local: bool | None = None,
     region: str | None = None,
-    on_stdout: Sink | None = None,
-    on_stderr: Sink | None = None,
+    front: Front | None = None,
 ) -> dict[str, object]:
     """Run a command in a sandbox and wait for its end. A suspended sandbox is resumed.
 
     Args:
         name: The sandbox.
-        words: The program and its arguments.
-        shell: Join the words by spaces and let a login shell run them.
-        cwd: The command's working directory.
-        env: Environment variables to add.
-        timeout: Seconds after which the command is ended; none by default.
+        command: What to run.
         resume: False: refuse a suspended sandbox instead of resuming it.
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
-        on_stdout: Gets standard output in pieces, once the command has ended; the result then holds none.
-        on_stderr: The same for standard error.
+        front: Attends to the command, which is ended when that fails. It may leave it running: the answer is its id
+            then.
     """
     from ..sandbox import Sandbox
 
-    _check(words)
+    command.check()
     sandbox = Sandbox.from_record(sandboxes.require(name, local=local), region=region, auto_resume=resume)
-    return _exec(
-        sandbox, words, shell=shell, cwd=cwd, env=env, timeout=timeout, on_stdout=on_stdout, on_stderr=on_stderr
-    )
+    return _run(sandbox, command, front=front, outlives=True)
 
 
 def run_command(
     *,
-    words: Sequence[str],
+    command: Command,
     demand: creation.Demand | None = None,
-    shell: bool = False,
-    cwd: str | None = None,
-    env: Mapping[str, str] | None = None,
-    timeout: float | None = None,
     local: bool | None = None,
     region: str | None = None,
     on_ready: Callable[[], None] | None = None,
-    on_stdout: Sink | None = None,
-    on_stderr: Sink | None = None,
+    front: Front | None = None,
 ) -> dict[str, object]:
     """Run a command in a sandbox of its own, which is removed afterwards, whatever happens.
 
     Args:
-        words: The program and its arguments.
+        command: What to run.
         demand: What the sandbox shall be.
-        shell: Join the words by spaces and let a login shell run them.
-        cwd: The command's working directory.
-        env: Environment variables to add.
-        timeout: Seconds after which the command is ended; none by default.
         local: True: on this machine; False: on AWS.
         region: AWS region.
         on_ready: Called once the sandbox runs.
-        on_stdout: Gets standard output in pieces, once the command has ended; the result then holds none.
-        on_stderr: The same for standard error.
+        front: Attends to the command.
     """
-    _check(words)
+    command.check()
     with creation.start(_passing_name(), demand or creation.Demand(), local=local, region=region) as sandbox:
         if on_ready is not None:
             on_ready()
-        return _exec(
-            sandbox, words, shell=shell, cwd=cwd, env=env, timeout=timeout, on_stdout=on_stdout, on_stderr=on_stderr
+        return _run(sandbox, command, front=front)
+
+
+def spawn(
+    sandbox: Sandbox, command: Command, *, process_id: str | None = None, retain: str = wire.RETAIN_BLOCK
+) -> Process:
+    """Start a command and leave it running.
+
+    Args:
+        sandbox: Where.
+        command: What to run.
+        process_id: The id that it shall have; made up if None.
+        retain: ``block`` if somebody reads its output, ``drop`` if perhaps nobody does.
+    """
+    line, args = _line(command)
+    return sandbox.spawn(
+        line,
+        args,
+        shell=command.shell,
+        cwd=command.cwd,
+        env=command.env,
+        user=command.user,
+        stdin=command.takes_input,
+        pty=command.terminal,
+        timeout=command.timeout,
+        retain=retain,
+        output_limit=command.output_limit,
+        rlimits=command.rlimits,
+        id=process_id,
+    )
+
+
+def _line(command: Command) -> tuple[str, Sequence[str] | None]:
+    return (" ".join(command.words), None) if command.shell else (command.words[0], command.words[1:])
+
+
+def _run(sandbox: Sandbox, command: Command, *, front: Front | None, outlives: bool = False) -> dict[str, object]:
+    """Run it; a command that was ended at its timeout is a result too. ``outlives``: the sandbox does the command."""
+    try:
+        if front is not None and hasattr(sandbox, "spawn"):
+            try:
+                return _attend(sandbox, command, front=front, outlives=outlives)
+            except errors.UnsupportedError:
+                if not command.is_plain:
+                    raise
+        return describe(_exec(sandbox, command, front=front))
+    except errors.CommandTimedOutError as error:
+        return describe(error.result)
+
+
+def _attend(sandbox: Sandbox, command: Command, *, front: Front, outlives: bool) -> dict[str, object]:
+    """Run it with somebody before it; when they are gone before its end, it is ended."""
+    from . import processes
+
+    process_id = processes.new_id()
+    try:
+        process = spawn(sandbox, command, process_id=process_id)
+        result = front.attend(process)
+    except BaseException as error:
+        if outlives and _is_ours(error):
+            processes.end(sandbox, process_id)
+        raise
+    if result is None:
+        process.detach()
+        return {"job": process_id}
+    return describe(result)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """It came from this side: the command may well be running. Other errors tell what became of it themselves."""
+    return isinstance(error, errors.OutputError) or not isinstance(error, errors.VmnestError)
+
+
+def _exec(sandbox: Sandbox, command: Command, *, front: Front | None) -> ExecResult:
+    """Run it at an agent that tells all at the end, or for nobody who could see it earlier."""
+    on_stdout, on_stderr = (None, None) if front is None else (front.on_stdout, front.on_stderr)
+    line, args = _line(command)
+    if command.shell:
+        return sandbox.shell(
+            line, cwd=command.cwd, env=command.env, timeout=command.timeout, on_stdout=on_stdout, on_stderr=on_stderr
         )
-
-
-def _check(words: Sequence[str]) -> None:
-    if not words or not words[0]:
-        raise errors.UsageError("there is no command to run")
+    return sandbox.exec(
+        line, args, cwd=command.cwd, env=command.env, timeout=command.timeout, on_stdout=on_stdout, on_stderr=on_stderr
+    )
 
 
 def _passing_name() -> str:
@@ -104,35 +235,10 @@ def _passing_name() -> str:
     return f"run-{os.urandom(4).hex()}"
 
 
-def _exec(
-    sandbox: Sandbox,
-    words: Sequence[str],
-    *,
-    shell: bool,
-    cwd: str | None,
-    env: Mapping[str, str] | None,
-    timeout: float | None,
-    on_stdout: Sink | None,
-    on_stderr: Sink | None,
-) -> dict[str, object]:
-    """Run it; a command that was ended at its timeout is a result too."""
-    command, args = (" ".join(words), None) if shell else (words[0], words[1:])
-    try:
-        if args is None:
-            result = sandbox.shell(command, cwd=cwd, env=env, timeout=timeout, on_stdout=on_stdout, on_stderr=on_stderr)
-        else:
-            result = sandbox.exec(
-                command, args, cwd=cwd, env=env, timeout=timeout, on_stdout=on_stdout, on_stderr=on_stderr
-            )
-    except errors.CommandTimedOutError as error:
-        result = error.result
-    return describe(result)
-
-
 def describe(result: ExecResult) -> dict[str, object]:
     """What a command left, as ``--json`` and the MCP server show it: text where it is text, else base64."""
-    stdout, stdout_encoding = _to_text(result.stdout)
-    stderr, stderr_encoding = _to_text(result.stderr)
+    stdout, stdout_encoding = to_text(result.stdout)
+    stderr, stderr_encoding = to_text(result.stderr)
     return {
         "exit_code": result.exit_code,
         "signal": result.signal,
@@ -144,7 +250,8 @@ def describe(result: ExecResult) -> dict[str, object]:
     }
 
 
-def _to_text(data: bytes) -> tuple[str, str]:
+def to_text(data: bytes) -> tuple[str, str]:
+    """Bytes as text and the name of its encoding."""
     try:
         return data.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..deadline import Deadline
     from ..registry import Record
 
-__all__ = ["GONE", "LAUNCHING", "Look", "control_of", "describe", "describe_record"]
+__all__ = ["GONE", "LAUNCHING", "Look", "control_of", "describe", "describe_record", "moment"]
 
 # States that no service answers: what can be said of a record whose MicroVM cannot be asked for.
 LAUNCHING = "LAUNCHING"  # it is being started, or whoever started it was cut off
@@ -128,9 +128,9 @@ def describe_record(record: Record, *, state: str) -> dict[str, object]:
         "image_version": None,
         "region": record.region,
         "endpoint": record.endpoint,
-        "created_at": _moment(record.created_at),
+        "created_at": moment(record.created_at),
         "started_at": None,
-        "stopped_at": _moment(record.stopped_at),
+        "stopped_at": moment(record.stopped_at),
         "expires_at": None,
         "terminated_at": None,
         "state_reason": None,
@@ -143,7 +143,7 @@ def describe_record(record: Record, *, state: str) -> dict[str, object]:
     }
 
 
-def _moment(seconds: float | None) -> str | None:
+def moment(seconds: float | None) -> str | None:
     """Of seconds since the epoch that stand in a file."""
     from datetime import datetime, timezone
 

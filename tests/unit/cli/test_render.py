@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from vmnest.cli.render import (
     render_age,
+    render_age_since,
     render_duration,
     render_json,
     render_members,
@@ -76,6 +78,12 @@ def test_json_is_ascii_on_one_line() -> None:
 )
 def test_an_age_is_in_its_largest_unit(seconds: float, text: str) -> None:
     assert render_age(seconds) == text
+
+
+def test_an_age_counts_from_a_moment() -> None:
+    began = datetime.now(timezone.utc) - timedelta(hours=5, seconds=1)
+    assert render_age_since(began.isoformat(timespec="seconds").replace("+00:00", "Z")) == "5h"
+    assert render_age_since(None) is None
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,17 @@ def test_what_is_no_number_of_bytes(text: str) -> None:
         values.parse_bytes(text)
 
 
+@pytest.mark.parametrize(("text", "offset"), [("0", 0), ("17", 17)])
+def test_offsets(text: str, offset: int) -> None:
+    assert values.parse_offset(text) == offset
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1k", "x", "9" * 19, "\u0663"])
+def test_what_is_no_offset(text: str) -> None:
+    with pytest.raises(ValueError, match="number of bytes"):
+        values.parse_offset(text)
+
+
 @pytest.mark.parametrize(
     ("text", "limit"),
     [

@@ -1,0 +1,192 @@
+"""Processes in sandboxes that outlive who started them: jobs in the background, and commands whose client was lost."""
+
+from __future__ import annotations
+
+import os
+
+from .. import errors
+from .._guest.agentd import wire
+from ..deadline import Deadline, backoff
+from ..wire import names
+from . import commands, sandboxes, views
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..agent.outputs import ProcessInfo
+    from ..sandbox import Process, Sandbox
+
+__all__ = ["attach_job", "describe_process", "end", "kill_job", "list_jobs", "new_id", "start_job"]
+
+END_SECONDS = 10.0  # for a command to be ended when its front has gone
+GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL
+FIRST_LOOK_SECONDS = 0.02
+LAST_LOOK_SECONDS = 0.5
+
+
+def start_job(
+    *,
+    name: str,
+    command: commands.Command,
+    resume: bool = True,
+    local: bool | None = None,
+    region: str | None = None,
+) -> dict[str, object]:
+    """Start a command in the background of a sandbox. It goes on when nobody watches, as long as its sandbox runs.
+
+    Args:
+        name: The sandbox.
+        command: What to run.
+        resume: False: refuse a suspended sandbox instead of resuming it.
+        local: True: only look for it on this machine.
+        region: AWS region, instead of the recorded one.
+    """
+    command.check()
+    sandbox = _find(name, resume=resume, local=local, region=region)
+    # A short id: it is there to be typed. One that was used before would attach to what it stands for.
+    process = commands.spawn(sandbox, command, process_id=f"job-{os.urandom(5).hex()}", retain=wire.RETAIN_DROP)
+    process.detach()
+    return {"job": process.id, "pid": process.pid}
+
+
+def list_jobs(
+    *,
+    name: str,
+    everything: bool = False,
+    resume: bool = True,
+    local: bool | None = None,
+    region: str | None = None,
+) -> dict[str, object]:
+    """List what runs in a sandbox, and what has ended in its background.
+
+    Args:
+        name: The sandbox.
+        everything: Also commands that have ended and were waited for.
+        resume: False: refuse a suspended sandbox instead of resuming it.
+        local: True: only look for it on this machine.
+        region: AWS region, instead of the recorded one.
+    """
+    found = _find(name, resume=resume, local=local, region=region).processes()
+    return {"jobs": [describe_process(each) for each in found if everything or _is_of_interest(each)]}
+
+
+def attach_job(
+    *,
+    name: str,
+    job: str,
+    front: commands.Front,
+    offset: int = 0,
+    resume: bool = True,
+    local: bool | None = None,
+    region: str | None = None,
+) -> dict[str, object]:
+    """See a process's output from an offset on, until it ends. It goes on if the front is gone before.
+
+    Args:
+        name: The sandbox.
+        job: The process's id.
+        front: Attends to it.
+        offset: Bytes of its output to pass over.
+        resume: False: refuse a suspended sandbox instead of resuming it.
+        local: True: only look for it on this machine.
+        region: AWS region, instead of the recorded one.
+    """
+    process = _find(name, resume=resume, local=local, region=region).attach_process(job, offset=offset)
+    try:
+        result = front.attend(process)
+        return {"job": job} if result is None else commands.describe(result)
+    finally:
+        process.detach()
+
+
+def kill_job(
+    *,
+    name: str,
+    job: str,
+    signal: str | int = "TERM",
+    resume: bool = True,
+    local: bool | None = None,
+    region: str | None = None,
+) -> dict[str, object]:
+    """Send a signal to a process in a sandbox, and to all that it has started. That it has ended already is fine.
+
+    Args:
+        name: The sandbox.
+        job: The process's id.
+        signal: The signal's name, with or without SIG, or its number.
+        resume: False: refuse a suspended sandbox instead of resuming it.
+        local: True: only look for it on this machine.
+        region: AWS region, instead of the recorded one.
+    """
+    process = _find(name, resume=resume, local=local, region=region).attach_process(job)
+    try:
+        return {"job": job, "signal": signal, "delivered": process.signal(signal)}
+    finally:
+        process.detach()
+
+
+def new_id() -> str:
+    """An id that no process has."""
+    return os.urandom(16).hex()
+
+
+def end(sandbox: Sandbox, process_id: str, *, timeout: float = END_SECONDS) -> None:
+    """End a process whose front has gone: SIGTERM, and SIGKILL if that does not do.
+
+    A suspended sandbox is not woken for it. Fails silently: whoever calls this is on their way out already.
+    """
+    import threading
+
+    # In a thread that can be left: nobody who wants to get away waits for a network that is gone.
+    thread = threading.Thread(target=_end, args=(sandbox, process_id), name="vmnest-end", daemon=True)
+    thread.start()
+    thread.join(timeout)
+
+
+def _end(sandbox: Sandbox, process_id: str) -> None:
+    try:
+        if sandbox.refresh() != names.RUNNING:
+            return
+        with sandbox.attach_process(process_id) as process:  # which kills it
+            process.terminate()
+            _wait(process, deadline=Deadline(GRACE_SECONDS))
+    except errors.VmnestError:
+        return
+
+
+def _wait(process: Process, *, deadline: Deadline) -> None:
+    from time import sleep
+
+    for delay in backoff(first=FIRST_LOOK_SECONDS, last=LAST_LOOK_SECONDS):
+        if process.poll() is not None or deadline.expired:
+            return
+        sleep(deadline.clamp(delay))
+
+
+def describe_process(info: ProcessInfo) -> dict[str, object]:
+    """What is known of a process, as ``--json`` and the MCP server show it."""
+    return {
+        "job": info.id,
+        "state": wire.PROCESS_RUNNING if info.is_running else wire.PROCESS_ENDED,
+        "exit_code": info.exit_code,
+        "signal": info.signal,
+        "timed_out": info.timed_out,
+        "command": list(info.command),
+        "pid": info.pid,
+        "started_at": views.moment(info.started_at),
+        "ended_at": views.moment(info.ended_at),
+        "background": info.retain == wire.RETAIN_DROP,
+        "terminal": info.is_pty,
+        "stdin": info.stdin,
+        "offset": info.offset,
+        "oldest": info.oldest,
+    }
+
+
+def _is_of_interest(info: ProcessInfo) -> bool:
+    return info.is_running or info.retain == wire.RETAIN_DROP
+
+
+def _find(name: str, *, resume: bool, local: bool | None, region: str | None) -> Sandbox:
+    from ..sandbox import Sandbox
+
+    return Sandbox.from_record(sandboxes.require(name, local=local), region=region, auto_resume=resume)
