@@ -198,18 +198,19 @@ def _converse(channel: socket.socket, order: bytes) -> bytes:
     unsent, answer = memoryview(order), b""
     while watch.read() < _PRELUDE_SECONDS:
         for _, events in poller.poll(int(stopwatch.TICK_SECONDS * 1000)):
-            if events & select.POLLIN:
-                piece = channel.recv(_PIECE_BYTES)
-                if not piece:
-                    return answer
-                answer += piece
-            elif events & (select.POLLHUP | select.POLLERR):
-                return answer
-            elif unsent:
-                unsent = unsent[channel.send(unsent) :]
             if not unsent and events & select.POLLOUT:
                 channel.shutdown(socket.SHUT_WR)
                 poller.modify(channel, select.POLLIN)
+            try:
+                if unsent and events & select.POLLOUT:
+                    unsent = unsent[channel.send(unsent) :]
+                if events & ~select.POLLOUT:
+                    piece = channel.recv(_PIECE_BYTES)
+                    if not piece:
+                        return answer
+                    answer += piece
+            except ConnectionError:  # it ended without hearing us out
+                return answer
     raise overloaded(OSError(errno.EAGAIN, "a command did not begin in time"))
 
 
@@ -228,10 +229,8 @@ def _explain_answer(answer: str, command: Command) -> RequestError:
     if step == "user":
         assert command.user is not None
         name = command.user.name.decode("utf-8", "backslashreplace")
-        if number == errno.EINVAL:
-            return RequestError(
-                400, wire.NO_SUCH_USER, f"user {name} does not exist in this sandbox: uid or gid not mapped"
-            )
+        if number == errno.EINVAL:  # a user namespace that does not map its numbers
+            return RequestError(400, wire.NO_SUCH_USER, f"user {name} cannot be had in this sandbox: no such numbers")
         return RequestError(400, wire.PERMISSION_DENIED, f"the agent may not run commands as user {name}: {reason}")
     if step.startswith("rlimits."):
         return bad_argument(step, f"refused: {reason}")

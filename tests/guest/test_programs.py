@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from guest.agentd import programs
+from guest.agentd import programs, users
 from guest.agentd.errors import RequestError
 
 
@@ -109,6 +109,61 @@ def test_the_systems_refusals_have_codes(number: int, filename: bytes | None, st
 
 def test_too_long_an_argument_is_named_by_its_error() -> None:
     assert "E2BIG" in programs.explain(OSError(errno.E2BIG, "Argument list too long"), command("tool")).detail
+
+
+USER = users.User(b"ann", uid=7, gid=8, groups=(8,), home=b"/home/ann", shell=b"/bin/zsh")
+
+
+def test_a_commands_own_variables_win_over_its_users_and_those_over_the_common_ones() -> None:
+    common = {b"HOME": b"/root", b"PATH": b"/bin", b"SHELL": b"/bin/sh", b"X": b"common"}
+    found = programs.build_environment(common, own={b"SHELL": b"/bin/fish", b"X": b"own"}, user=USER)
+    assert found == {
+        b"HOME": b"/home/ann",
+        b"USER": b"ann",
+        b"LOGNAME": b"ann",
+        b"SHELL": b"/bin/fish",
+        b"PATH": b"/bin",
+        b"X": b"own",
+    }
+    assert common[b"X"] == b"common"
+
+
+def on_terminal(common: dict[bytes, bytes], own: dict[bytes, bytes] | None = None) -> dict[bytes, bytes]:
+    return programs.build_environment(common, own=own or {}, is_terminal=True)
+
+
+def test_without_a_terminal_nothing_is_said_about_one() -> None:
+    assert programs.build_environment({b"COLUMNS": b"9"}, own={}) == {b"COLUMNS": b"9"}
+
+
+def test_the_terminal_of_a_command_is_not_the_agents() -> None:
+    found = on_terminal({b"TERM": b"dumb", b"COLUMNS": b"9", b"LINES": b"9", b"LANG": b"C.UTF-8"})
+    assert found == {b"TERM": b"xterm-256color", b"LANG": b"C.UTF-8"}
+    assert on_terminal({}, {b"TERM": b"vt100", b"LINES": b"5"})[b"TERM"] == b"vt100"
+    assert on_terminal({}, {b"LINES": b"5"})[b"LINES"] == b"5"
+
+
+@pytest.mark.parametrize(
+    ("common", "locale"),
+    [
+        ({}, {b"LANG": b"C.UTF-8"}),
+        ({b"LANG": b""}, {b"LANG": b"C.UTF-8"}),
+        ({b"LANG": b"C"}, {b"LANG": b"C.UTF-8"}),
+        ({b"LANG": b"de_DE.UTF-8"}, {b"LANG": b"de_DE.UTF-8"}),
+        ({b"LANG": b"en_US.utf8"}, {b"LANG": b"en_US.utf8"}),
+        ({b"LANG": b"C", b"LC_CTYPE": b"C.UTF-8"}, {b"LANG": b"C", b"LC_CTYPE": b"C.UTF-8"}),
+        ({b"LANG": b"C.UTF-8", b"LC_ALL": b"POSIX"}, {b"LANG": b"C.UTF-8", b"LC_ALL": b"C.UTF-8"}),
+        ({b"LC_ALL": b"C.UTF-8"}, {b"LC_ALL": b"C.UTF-8"}),
+    ],
+)
+def test_a_terminal_has_a_locale_in_utf_8(common: dict[bytes, bytes], locale: dict[bytes, bytes]) -> None:
+    assert on_terminal(common) == {b"TERM": b"xterm-256color", **locale}
+
+
+@pytest.mark.parametrize("name", [b"LANG", b"LC_ALL", b"LC_CTYPE"])
+def test_a_locale_that_a_command_brings_is_its_own_affair(name: bytes) -> None:
+    found = on_terminal({b"LANG": b"C"}, {name: b"POSIX"})
+    assert found == {b"TERM": b"xterm-256color", b"LANG": b"C", name: b"POSIX"}
 
 
 def test_the_default_working_directory_is_made(tmp_path: Path) -> None:
