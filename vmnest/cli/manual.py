@@ -40,6 +40,7 @@ def _rows(rows: tuple[tuple[str, str], ...]) -> str:
 def help_text() -> str:
     """What ``vmnest --help`` prints."""
     commands = tuple((verb.title, verb.summary) for verb in verbs.VERBS)
+    *others, last = (verb.title for verb in verbs.VERBS if verb.is_exec)
     return (
         "Usage: vmnest [options] COMMAND ...\n\n"
         "Disposable microVM sandboxes for code that nobody has vetted: on AWS, or on this machine (--local).\n\n"
@@ -47,7 +48,7 @@ def help_text() -> str:
         f"Commands:\n{_rows(commands)}\n"
         f"Options, before or after the command:\n{_rows(OPTIONS)}\n"
         f"Exit status:\n{_rows(EXIT_STATUSES)}"
-        f"of exec and run:\n{_rows(EXEC_STATUSES)}"
+        f"of {', '.join(others)} and {last}:\n{_rows(EXEC_STATUSES)}"
     )
 
 
