@@ -198,20 +198,34 @@ def _converse(channel: socket.socket, order: bytes) -> bytes:
     unsent, answer = memoryview(order), b""
     while watch.read() < _PRELUDE_SECONDS:
         for _, events in poller.poll(int(stopwatch.TICK_SECONDS * 1000)):
-            if not unsent and events & select.POLLOUT:
-                channel.shutdown(socket.SHUT_WR)
-                poller.modify(channel, select.POLLIN)
-            try:
-                if unsent and events & select.POLLOUT:
-                    unsent = unsent[channel.send(unsent) :]
-                if events & ~select.POLLOUT:
-                    piece = channel.recv(_PIECE_BYTES)
-                    if not piece:
-                        return answer
-                    answer += piece
-            except ConnectionError:  # it ended without hearing us out
-                return answer
+            if events & select.POLLOUT:
+                unsent = _send(channel, unsent)
+                if not unsent:
+                    poller.modify(channel, select.POLLIN)
+            if events & ~select.POLLOUT:
+                piece = _receive(channel)
+                if not piece:
+                    return answer
+                answer += piece
     raise overloaded(OSError(errno.EAGAIN, "a command did not begin in time"))
+
+
+def _send(channel: socket.socket, unsent: memoryview) -> memoryview:
+    """What is still to be sent; nothing where the other side ended without hearing us out."""
+    try:
+        unsent = unsent[channel.send(unsent) :]
+        if not unsent:
+            channel.shutdown(socket.SHUT_WR)
+    except ConnectionError:
+        return memoryview(b"")
+    return unsent
+
+
+def _receive(channel: socket.socket) -> bytes:
+    try:
+        return channel.recv(_PIECE_BYTES)
+    except ConnectionError:
+        return b""
 
 
 def _explain_answer(answer: str, command: Command) -> RequestError:
