@@ -124,7 +124,7 @@ def render_line(doing: str, step: Step | None, *, rate: float, seconds: float, c
     if step.total:
         done = f"{done} of {render_size(step.total)}, {min(100, 100 * step.bytes // step.total)} %"
     parts = [f"{doing} {done}", f"{render_size(rate)}/s"]
-    if step.total and rate:
+    if step.total and rate >= 1:
         left = max(0, step.total - step.bytes) / rate
         parts.append(f"{render.render_duration(round(left))} left")
     return _cut(f"{', '.join(parts)}  {render.to_printable(step.path)}", columns)

@@ -263,7 +263,8 @@ def _check_apart(source: Place, target: Place, *, kind: str) -> None:
     here, there = (posixpath.normpath(place.path) for place in (source, target))
     if here == there:
         raise errors.UsageError(f"{source} and {target} are the same")
-    if kind == DIRECTORY and there.startswith(here.rstrip("/") + "/"):
+    below_workdir = here == opened.WORKDIR and not there.startswith(("/", ".."))
+    if kind == DIRECTORY and (below_workdir or there.startswith(here.rstrip("/") + "/")):
         raise errors.UsageError(f"{source} cannot be copied into itself, to {target}")
 
 
