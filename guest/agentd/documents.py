@@ -85,6 +85,13 @@ class Document:
             raise bad_argument(name, "must be an object")
         return Document(value)
 
+    def text_or_number(self, name: str) -> str | int | None:
+        """A string or a whole number, or None where it is absent."""
+        value = self._members.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int))):
+            raise bad_argument(name, "must be a string or a whole number")
+        return value
+
     def raw(self, name: str) -> object:
         """A member of any type, None where it is absent: its reader checks it."""
         return self._members.get(name)

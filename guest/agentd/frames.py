@@ -33,9 +33,14 @@ class FrameError(ValueError):
 
 def encode(kind: int, payload: bytes) -> bytes:
     """One frame."""
-    if len(payload) > MAX_PAYLOAD_BYTES:
+    return encode_head(kind, len(payload)) + payload
+
+
+def encode_head(kind: int, size: int) -> bytes:
+    """What comes before a payload of ``size`` bytes."""
+    if size > MAX_PAYLOAD_BYTES:
         raise ValueError(f"a frame holds at most {MAX_PAYLOAD_BYTES} bytes")
-    return _HEAD.pack(kind, len(payload)) + payload
+    return _HEAD.pack(kind, size)
 
 
 def encode_gap(count: int) -> bytes:

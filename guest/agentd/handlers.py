@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import binascii
 import contextlib
-import os
-import re
 import string
 import time
 
-from . import __version__, answers, documents, files, programs, wire
+from . import __version__, answers, commands, documents, files, wire
 from .errors import RequestError, bad_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from .process import Outcome, Runner
     from .routes import Routes
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 
 _DECODE_CHARACTERS = 4 * 65536
 _BASE64_ALPHABET = (string.ascii_letters + string.digits + "+/").encode("ascii")
-_EXEC_ID = re.compile(f"[A-Za-z0-9_-]{{1,{wire.MAX_EXEC_ID_CHARS}}}")
 _TEXT_ENCODINGS = frozenset({wire.ENCODING_TEXT, "utf8", "text"})
 
 
@@ -33,15 +30,13 @@ class Api:
     Args:
         state: Of this agent.
         runner: Runs the commands.
-        workdir: Where commands run and relative paths begin.
-        environment: What commands get beside their own variables.
+        builder: Builds them.
     """
 
-    def __init__(self, state: State, *, runner: Runner, workdir: str, environment: Mapping[bytes, bytes]) -> None:
+    def __init__(self, state: State, *, runner: Runner, builder: commands.Commands) -> None:
         self._state = state
         self._runner = runner
-        self._workdir = os.fsencode(workdir)
-        self._environment = environment
+        self._builder = builder
         self._begin = time.monotonic()
 
     def routes(self) -> Routes:
@@ -59,7 +54,7 @@ class Api:
 
     def _exec(self, request: Request) -> answers.Answer:
         exec_id = _parse_exec_id(request)
-        command = self._parse_command(documents.receive(request.body))
+        command = self._builder.build(documents.receive(request.body))
         with contextlib.ExitStack() as stack:
             # In flight until its answer is sent: a suspend cuts the connection.
             stack.enter_context(self._state.activity)
@@ -85,39 +80,9 @@ class Api:
             self._state.started.forget(exec_id)
             raise
 
-    def _parse_command(self, document: documents.Document) -> programs.Command:
-        name = documents.encode_text("command", document.text("command"))
-        arguments = [documents.encode_text(f"args[{i}]", text) for i, text in enumerate(document.texts("args"))]
-        variables = {}
-        for key, value in document.text_map("env").items():
-            if not key or "=" in key:
-                raise bad_argument(f"env[{key!r}]", "must be a name without '='")
-            variables[documents.encode_text(f"env[{key!r}]", key)] = documents.encode_text(f"env[{key!r}]", value)
-        cwd = document.optional_text("cwd")
-        timeout = document.seconds("timeout")
-        return programs.Command(
-            [name, *arguments],
-            cwd=self._cwd(cwd),
-            environment={**self._environment, **variables},
-            timeout=timeout,
-        )
-
-    def _cwd(self, cwd: str | None) -> bytes:
-        # Only the default is made: a cwd that somebody named is there, or is an error.
-        if cwd is None or not cwd.startswith("/"):
-            programs.ensure_workdir(self._workdir)
-        if cwd is None:
-            return self._workdir
-        return self._resolve("cwd", cwd)
-
-    def _resolve(self, field: str, path: str) -> bytes:
-        if not path:
-            raise bad_argument(field, "must not be empty")
-        return os.path.join(self._workdir, documents.encode_text(field, path))
-
     def _read(self, request: Request) -> answers.Answer:
         document = documents.receive(request.body)
-        content = files.open_file(self._resolve("path", document.text("path")))
+        content = files.open_file(self._builder.resolve("path", document.text("path")))
         answer = answers.build_bulky(
             200, {"encoding": wire.ENCODING_BASE64}, [("content", content.size, content.pieces())]
         )
@@ -126,7 +91,7 @@ class Api:
 
     def _write(self, request: Request) -> answers.Answer:
         document = documents.receive(request.body)
-        path = self._resolve("path", document.text("path"))
+        path = self._builder.resolve("path", document.text("path"))
         content = document.text("content")
         encoding = document.text("encoding", wire.ENCODING_BASE64)
         if encoding == wire.ENCODING_BASE64:
@@ -142,9 +107,7 @@ class Api:
 def _parse_exec_id(request: Request) -> str:
     """The caller's id of the command; empty if there is none."""
     exec_id = request.head.value(wire.EXEC_ID_HEADER)
-    if exec_id and not _EXEC_ID.fullmatch(exec_id):
-        raise bad_argument(wire.EXEC_ID_HEADER, f"must be 1 to {wire.MAX_EXEC_ID_CHARS} letters, digits, - or _")
-    return exec_id
+    return commands.parse_id(wire.EXEC_ID_HEADER, exec_id) if exec_id else ""
 
 
 def check_base64(text: str) -> None:

@@ -10,8 +10,12 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .config import Config
+    from .routes import Routes
     from .server import Listener
+    from .state import State
 
 _EXIT_FAILED = 1
 _EXIT_USAGE = 2
@@ -40,17 +44,10 @@ def main() -> int:
 
 def _serve(settings: Config) -> int:
     # Loaded after the fork of process 1, so that it stays small.
-    from . import __version__, config, drain, handlers, hooks, identity, journal, process, routes, server, state
+    from . import __version__, hooks, identity, journal, routes, server, state
 
     agent_state = state.State()
-    own_root = os.fsencode(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    base = handlers.Api(
-        agent_state,
-        runner=process.Runner(groups=agent_state.groups, drain=drain.Drain()),
-        workdir=settings.workdir,
-        environment=config.command_environment(os.environb, own_root=own_root),
-    )
-    api = routes.Table([base.routes()])
+    api = routes.Table(_build_routes(settings, agent_state))
     try:
         place = f"{settings.bind}:{settings.port} (AGENTD_BIND, AGENTD_PORT)"
         agent = server.Listener((settings.bind, settings.port), api.respond)
@@ -75,6 +72,39 @@ def _serve(settings: Config) -> int:
     cause = os.read(waker[0], 1)
     agent_state.groups.end_all(grace=_END_GRACE_SECONDS)
     return _EXIT_FAILED if cause == _SERVER_DIED else 0
+
+
+def _build_routes(settings: Config, agent_state: State) -> Iterator[Routes]:
+    """The parts of the API, one after the other."""
+    from . import (
+        commands,
+        config,
+        drain,
+        handlers,
+        launch,
+        limits,
+        loop,
+        process,
+        process_routes,
+        processes,
+        retained,
+        running,
+    )
+
+    own_root = os.fsencode(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    environment = config.command_environment(os.environb, own_root=own_root)
+    builder = commands.Commands(workdir=os.fsencode(settings.workdir), environment=environment)
+    files = limits.OwnFiles()
+    files.raise_limit()
+    launcher = launch.Launcher(files=files)
+    pipes = drain.Drain()
+    runner = process.Runner(groups=agent_state.groups, drain=pipes, launcher=launcher)
+    yield handlers.Api(agent_state, runner=runner, builder=builder).routes()
+    events = loop.Loop()
+    events.start()
+    services = running.Services(loop=events, groups=agent_state.groups, drain=pipes, store=retained.Store())
+    known = processes.Processes(agent_state, launcher=launcher, services=services)
+    yield process_routes.ProcessApi(known, builder=builder, loop=events).routes()
 
 
 def _leave_working_directory() -> None:

@@ -79,7 +79,7 @@ class Spool:
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
-            file = _open_unlinked()
+            file = open_unlinked()
             try:
                 _write_all(file, self._memory)
             except OSError:
@@ -100,7 +100,12 @@ def _write_all(file: BinaryIO, data: bytearray) -> None:
         view = view[os.write(file.fileno(), view) :]
 
 
-def _open_unlinked() -> BinaryIO:
+def open_unlinked() -> BinaryIO:
+    """A file of no name.
+
+    Raises:
+        OSError: there is no place for it.
+    """
     import tempfile  # late: most output is small, and this module takes milliseconds to load
 
     try:

@@ -32,7 +32,8 @@ FEATURE_TREE = "tree"
 FEATURE_FS = "fs"
 FEATURE_STATS = "stats"
 
-FEATURES: tuple[str, ...] = (FEATURE_EXEC_ID,)  # what this agent has beyond the base contract, announced in /healthz
+# What this agent has beyond the base contract, announced in /healthz.
+FEATURES: tuple[str, ...] = (FEATURE_EXEC_ID, FEATURE_PROCESSES, FEATURE_PTY)
 
 # Error codes: member "code" beside "detail" in an error's body.
 CWD_NOT_FOUND = "cwd_not_found"

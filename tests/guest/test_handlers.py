@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guest.agentd import handlers
+from guest.agentd import handlers, wire
 from guest.agentd.errors import RequestError
 from tests.support.agent import Agent, Reply
 
@@ -56,7 +56,7 @@ def test_health_tells_version_and_features(shared_agent: Agent) -> None:
     assert list(document) == ["status", "version", "features", "uptime"]
     assert 0 <= document["uptime"] < 600
     assert document["status"] == "ok"
-    assert document["features"] == ["exec_id"]
+    assert document["features"] == list(wire.FEATURES)
 
 
 def test_a_query_does_not_change_the_route(shared_agent: Agent) -> None:

@@ -118,6 +118,6 @@ def test_a_broken_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(spool, "_open_unlinked", fail)
+    monkeypatch.setattr(spool, "open_unlinked", fail)
     with spool.Spool(memory_bytes=1) as kept, pytest.raises(OSError, match="Input/output error"):
         kept.append(b"two")
