@@ -135,6 +135,19 @@ class Transport:
                     raise
         return self._exchange(self._open(origin, deadline, connect_timeout), request, patience)
 
+    def dial(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Sequence[tuple[str, str]],
+        deadline: Deadline,
+        connect_timeout: float = CONNECT_TIMEOUT_SECONDS,
+    ) -> tuple[Connection, Request]:
+        """A connection of one's own for a request that has not been sent: see ``upgrade``."""
+        origin, request = _build(method, url, headers=headers, body=None)
+        return self._open(origin, deadline, connect_timeout), request
+
     def close(self) -> None:
         """Close the idle connections. The transport can be used again."""
         for connection in self._own_pool().empty():

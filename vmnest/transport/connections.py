@@ -137,6 +137,23 @@ class Connection:
         self.interrupt()
         self._raw.close()
 
+    def detach(self) -> socket.socket:
+        """Give the socket away; the taker closes it.
+
+        Raises:
+            errors.ProxyError: the way to the origin carries requests, and nothing else.
+        """
+        # Through some proxies a plain connection is none. TLS within TLS is urllib3's own kind of socket, which loses
+        # bytes if it must not block.
+        if self._is_forwarded or not isinstance(self._sock, socket.socket):
+            self.close()
+            raise errors.ProxyError(
+                f"no connection but for requests to {self.origin} through this proxy",
+                hint="Name the host in NO_PROXY, or use a proxy that is reached by http for https.",
+            )
+        self._raw.sock = None
+        return self._sock
+
     def let_go(self) -> None:
         """Close a forked child's share of a connection, of which its parent hears nothing."""
         self._raw.close()

@@ -24,6 +24,7 @@ from .. import errors
 Field = tuple[str, str]
 Fields = Sequence[Field]
 
+SWITCHING_PROTOCOLS = 101
 MAX_HEAD_BYTES = 131072
 MAX_FIELDS = 512
 _MAX_LENGTH_DIGITS = 18

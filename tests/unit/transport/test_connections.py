@@ -12,6 +12,7 @@ from tests.support.authority import Authority
 from tests.support.peers import Answer, Peer, Raw, Request, Serve
 from vmnest import errors, transport
 from vmnest.deadline import Deadline
+from vmnest.transport import upgrade
 
 SECONDS = 10.0
 
@@ -224,3 +225,23 @@ def test_small_requests_leave_at_once_and_dead_peers_are_noticed(serve: Serve, m
     assert seen[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert seen[0].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     connection.close()
+
+
+def open_upgrade(verify: str, **environ: str) -> upgrade.Upgraded:
+    made = transport.Transport(verify=verify, environ=environ)
+    return upgrade.upgrade(made, "https://host.example/", headers=[], deadline=Deadline(SECONDS))
+
+
+def test_a_tunnel_carries_what_comes_after_an_upgrade(serve: Serve, tunnel, authority: Authority):
+    peer = serve(Raw([b"HTTP/1.1 101 Now\r\n\r\nhello"]), tls=authority.context("host.example"))
+    answer = open_upgrade(str(authority.bundle), HTTPS_PROXY=f"http://127.0.0.1:{tunnel(peer.port).port}")
+    assert answer.channel is not None
+    assert answer.channel.receive(timeout=SECONDS) == b"hello"
+    answer.channel.close()
+
+
+def test_a_tunnel_within_tls_does_not(serve: Serve, tunnel, authority: Authority):
+    peer = serve(tls=authority.context("host.example"))
+    proxy = tunnel(peer.port, tls=authority.context("127.0.0.1"))
+    with pytest.raises(errors.ProxyError, match="no connection but for requests"):
+        open_upgrade(str(authority.bundle), HTTPS_PROXY=f"https://127.0.0.1:{proxy.port}")
