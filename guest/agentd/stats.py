@@ -226,7 +226,7 @@ def read_disk(path: bytes) -> dict[str, int]:
             figures = os.statvfs(path)
             break
         except OSError:
-            if path in (b"/", b""):
+            if path == b"/":
                 raise
             path = os.path.dirname(path)
     unit = figures.f_frsize
