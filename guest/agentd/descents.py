@@ -56,7 +56,7 @@ class Descent:
         common = 0
         while common < min(len(names), len(self._names)) and names[common] == self._names[common]:
             common += 1
-        if len(self._names) - common > common:
+        if len(self._names) - common > len(names):
             self._return()  # the way down from the root is shorter
             common = 0
         while len(self._names) > common:
@@ -76,6 +76,12 @@ class Descent:
         self._become(below)
         self._names.append(name)
         self._identities.append(_identify(below))
+
+    def leave(self) -> bytes:
+        """Go up to the directory above; the name of the one that is left."""
+        name = self._names[-1]
+        self.move(self._names[:-1])
+        return name
 
     def list_names(self) -> list[bytes]:
         """What is in this directory, in the order of the bytes."""

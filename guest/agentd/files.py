@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-from . import wire
+from . import temporaries, wire
 from .answers import BLOCK_BYTES
 from .errors import RequestError, is_exhaustion, overloaded
 from .spool import Spool
@@ -15,11 +15,6 @@ from .spool import Spool
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-
-_ATTEMPTS = 100
-
-# A temporary name that fits wherever the target's own name does.
-_TEMP_PREFIX = b".agentd-"
 
 # Where a rename cannot reach: the folder is closed to us, or the file is a mount point or belongs to another user.
 _UNREACHABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY})
@@ -131,6 +126,7 @@ def write_file(
     pieces: Iterable[bytes],
     *,
     mode: int | None = None,
+    mtime_ns: int | None = None,
     overwrite: bool = True,
     check: Callable[[], object] = lambda: None,
 ) -> Written:
@@ -142,6 +138,7 @@ def write_file(
         path: Where.
         pieces: The content. Whatever it raises, the old file stays.
         mode: Permission bits to set.
+        mtime_ns: When it was last modified, if that is not now.
         overwrite: False: refuse if there is anything of that name.
         check: Called when all is written, before it is seen; what it raises keeps the old file, too.
 
@@ -161,7 +158,8 @@ def write_file(
         elif path.endswith(b"/"):
             raise _not_a_file(path)
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        return _Writing(target, existing, mode=mode, overwrite=overwrite, check=check).run(pieces)
+        writing = _Writing(target, existing, mode=mode, mtime_ns=mtime_ns, overwrite=overwrite, check=check)
+        return writing.run(pieces)
 
 
 class _Writing:
@@ -173,12 +171,14 @@ class _Writing:
         existing: os.stat_result | None,
         *,
         mode: int | None,
+        mtime_ns: int | None,
         overwrite: bool,
         check: Callable[[], object],
     ) -> None:
         self._target = target
         self._existing = existing
         self._mode = mode
+        self._mtime_ns = mtime_ns
         self._overwrite = overwrite
         self._check = check
 
@@ -190,7 +190,7 @@ class _Writing:
                 raise
             return self._write_in_place(pieces)
         with contextlib.ExitStack() as stack:
-            stack.callback(_remove, temporary)
+            stack.callback(temporaries.remove, temporary)
             stack.callback(os.close, descriptor)
             count = _write_all(descriptor, pieces)
             self._check()
@@ -206,13 +206,15 @@ class _Writing:
         return Written(count, mode)
 
     def _dress(self, descriptor: int) -> int:
-        """Give the new file the owner and mode that it is to have; the mode."""
+        """Give the new file the owner, mode and time that it is to have; the mode."""
         if self._existing is not None:
             _copy_owner(descriptor, self._existing)
         if self._mode is not None:
             os.fchmod(descriptor, self._mode)
         elif self._existing is not None:
             os.fchmod(descriptor, stat.S_IMODE(self._existing.st_mode))
+        if self._mtime_ns is not None:
+            os.utime(descriptor, ns=(self._mtime_ns, self._mtime_ns))
         return stat.S_IMODE(os.fstat(descriptor).st_mode)
 
     def _publish(self, temporary: bytes) -> None:
@@ -267,16 +269,7 @@ def rename_exclusively(source: bytes, destination: bytes) -> None:
 
 
 def _create_beside(target: bytes) -> tuple[int, bytes]:
-    for _ in range(_ATTEMPTS):
-        name = os.path.join(os.path.dirname(target), _TEMP_PREFIX + os.urandom(8).hex().encode("ascii"))
-        with contextlib.suppress(FileExistsError):
-            return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), name
-    raise FileExistsError(errno.EEXIST, "no free temporary name")
-
-
-def _remove(temporary: bytes) -> None:
-    with contextlib.suppress(FileNotFoundError):  # it has its true name by now
-        os.unlink(temporary)
+    return temporaries.create(os.path.dirname(target), mode=0o666)
 
 
 def _write_all(descriptor: int, pieces: Iterable[bytes]) -> int:

@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-from . import archives, descents, wire
+from . import archives, descents, temporaries, wire
 from .packing import explain
 
 TYPE_CHECKING = False
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 MAX_TOLD = 1000  # of what was left out, one by one
 LEADS_OUT = "a link that leads out of the folder"
-TEMPORARY_PREFIX = b".agentd-"
 
-_ATTEMPTS = 100
-_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PERMISSIONS = 0o777
 # One member cannot be made here; what else goes wrong (a full disk, say) ends the whole.
 _OF_ONE_MEMBER = frozenset(
@@ -146,9 +143,9 @@ class _Tree:
 
     def _make_file(self, member: archives.Member, names: Sequence[bytes], content: Iterable[bytes]) -> None:
         folder = self._enter(names[:-1])
-        descriptor, temporary = _create(folder)
+        descriptor, temporary = temporaries.create(mode=0o600, dir_fd=folder)
         with contextlib.ExitStack() as undo:
-            undo.callback(_unlink, temporary, folder)
+            undo.callback(temporaries.remove, temporary, dir_fd=folder)
             with open(descriptor, "wb", buffering=0) as file:
                 for piece in content:
                     _write(file.fileno(), piece)
@@ -238,33 +235,15 @@ def _split(name: bytes) -> tuple[bytes, ...]:
     return names
 
 
-def _temporary_names() -> Iterator[bytes]:
-    for _ in range(_ATTEMPTS):
-        yield TEMPORARY_PREFIX + os.urandom(8).hex().encode("ascii")
-    raise FileExistsError(errno.EEXIST, "no free temporary name")
-
-
-def _create(folder: int) -> tuple[int, bytes]:
-    for name in _temporary_names():
-        with contextlib.suppress(FileExistsError):
-            return os.open(name, _NEW_FILE_FLAGS, 0o600, dir_fd=folder), name
-    raise AssertionError  # the names end with an exception
-
-
 @contextlib.contextmanager
 def _replacing(name: bytes, folder: int) -> Iterator[bytes]:
     """A name for the block to make something under, which then takes the place of what has ``name``."""
-    temporary = next(_temporary_names())
+    temporary = temporaries.build_name()
     with contextlib.ExitStack() as undo:
-        undo.callback(_unlink, temporary, folder)
+        undo.callback(temporaries.remove, temporary, dir_fd=folder)
         yield temporary
         # Between two names of one file this does nothing: then the temporary one is still there to be removed.
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-def _unlink(name: bytes, folder: int) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder)
 
 
 def _write(descriptor: int, piece: bytes) -> None:
