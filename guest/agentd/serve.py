@@ -89,11 +89,13 @@ def _build_routes(settings: Config, agent_state: State) -> Iterator[Routes]:
         processes,
         retained,
         running,
+        stats,
     )
 
     own_root = os.fsencode(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     environment = config.command_environment(os.environb, own_root=own_root)
-    builder = commands.Commands(workdir=os.fsencode(settings.workdir), environment=environment)
+    workdir = os.fsencode(settings.workdir)
+    builder = commands.Commands(workdir=workdir, environment=environment)
     files = limits.OwnFiles()
     files.raise_limit()
     launcher = launch.Launcher(files=files)
@@ -105,6 +107,7 @@ def _build_routes(settings: Config, agent_state: State) -> Iterator[Routes]:
     services = running.Services(loop=events, groups=agent_state.groups, drain=pipes, store=retained.Store())
     known = processes.Processes(agent_state, launcher=launcher, services=services)
     yield process_routes.ProcessApi(known, builder=builder, loop=events).routes()
+    yield stats.StatsApi(workdir=workdir).routes()
 
 
 def _leave_working_directory() -> None:

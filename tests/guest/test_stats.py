@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from guest.agentd import stats
+from tests.support.agent import Agent
 
 MIB = 2**20
 MEMINFO = b"MemTotal:        4096 kB\nMemFree:         1024 kB\nMemAvailable:    3072 kB\nHugePages_Total:       0\n"
@@ -60,6 +61,14 @@ def test_all_figures_of_this_machine_are_plausible(tmp_path: Path) -> None:
     assert 0 < disk["used"] + disk["free"] <= disk["total"]
     assert document["processes"] >= 1
     assert 0 <= document["uptime"] < 60
+
+
+def test_an_agent_announces_and_serves_them(shared_agent: Agent) -> None:
+    assert "stats" in shared_agent.request("GET", "/healthz").json()["features"]
+    document = shared_agent.request("GET", "/v1/stats").json()
+    assert document["cpus"] > 0
+    reply = shared_agent.post("/v1/stats", {})
+    assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD")
 
 
 def test_the_share_of_the_processors_is_that_since_the_last_call(tmp_path: Path) -> None:
