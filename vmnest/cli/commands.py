@@ -213,7 +213,7 @@ def _command(options: _ExecOptions) -> commands.Command:
         env=_variables(options),
         timeout=options.timeout,
         user=options.user,
-        rlimits=dict(options.ulimit or ()),
+        rlimits=dict(options.ulimit or ()) or None,
         output_limit=options.output_limit,
         takes_input=options.interactive,
         terminal=terminal.size() if _wants_terminal(options) else None,

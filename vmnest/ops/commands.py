@@ -182,7 +182,7 @@ def _line(command: Command) -> tuple[str, Sequence[str] | None]:
 def _run(sandbox: Sandbox, command: Command, *, front: Front | None, outlives: bool = False) -> dict[str, object]:
     """Run it; a command that was ended at its timeout is a result too. ``outlives``: the sandbox does the command."""
     try:
-        if front is not None and hasattr(sandbox, "spawn"):
+        if front is not None:
             try:
                 return _attend(sandbox, command, front=front, outlives=outlives)
             except errors.UnsupportedError:
@@ -218,15 +218,20 @@ def _is_ours(error: BaseException) -> bool:
 
 def _exec(sandbox: Sandbox, command: Command, *, front: Front | None) -> ExecResult:
     """Run it at an agent that tells all at the end, or for nobody who could see it earlier."""
+    from ..agent.client import OUTPUT_LIMIT_BYTES
+
     on_stdout, on_stderr = (None, None) if front is None else (front.on_stdout, front.on_stderr)
+    limit = OUTPUT_LIMIT_BYTES if command.output_limit is None else command.output_limit
     line, args = _line(command)
     if command.shell:
         return sandbox.shell(
-            line, cwd=command.cwd, env=command.env, timeout=command.timeout, on_stdout=on_stdout, on_stderr=on_stderr
-        )
+            line, cwd=command.cwd, env=command.env, timeout=command.timeout, user=command.user,
+            rlimits=command.rlimits, output_limit=limit, on_stdout=on_stdout, on_stderr=on_stderr,
+        )  # fmt: skip
     return sandbox.exec(
-        line, args, cwd=command.cwd, env=command.env, timeout=command.timeout, on_stdout=on_stdout, on_stderr=on_stderr
-    )
+        line, args, cwd=command.cwd, env=command.env, timeout=command.timeout, user=command.user,
+        rlimits=command.rlimits, output_limit=limit, on_stdout=on_stdout, on_stderr=on_stderr,
+    )  # fmt: skip
 
 
 def _passing_name() -> str:
