@@ -8,7 +8,7 @@ import os
 import re
 from email import utils as dates
 
-from . import answers, archives, documents, files, folders, packing, queries, ranges, unpacking, wire
+from . import answers, archives, documents, files, folders, packing, programs, queries, ranges, unpacking, wire
 from .errors import PeerGoneError, RequestError, bad_argument
 
 TYPE_CHECKING = False
@@ -34,7 +34,7 @@ class FileApi:
         workdir: Where relative paths begin.
     """
 
-    def __init__(self, workdir: bytes) -> None:
+    def __init__(self, *, workdir: bytes) -> None:
         self._workdir = workdir
 
     def routes(self) -> Routes:
@@ -211,6 +211,8 @@ class FileApi:
     # -- what requests hold
 
     def _place(self, path: bytes) -> bytes:
+        if not path.startswith(b"/"):
+            programs.ensure_workdir(self._workdir)
         return os.path.join(self._workdir, path)
 
     def _path(self, document: documents.Document, name: str = "path") -> bytes:

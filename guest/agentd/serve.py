@@ -80,6 +80,7 @@ def _build_routes(settings: Config, agent_state: State) -> Iterator[Routes]:
         commands,
         config,
         drain,
+        file_routes,
         handlers,
         launch,
         limits,
@@ -107,6 +108,7 @@ def _build_routes(settings: Config, agent_state: State) -> Iterator[Routes]:
     services = running.Services(loop=events, groups=agent_state.groups, drain=pipes, store=retained.Store())
     known = processes.Processes(agent_state, launcher=launcher, services=services)
     yield process_routes.ProcessApi(known, builder=builder, loop=events).routes()
+    yield file_routes.FileApi(workdir=workdir).routes()
     yield stats.StatsApi(workdir=workdir).routes()
 
 

@@ -33,7 +33,10 @@ FEATURE_FS = "fs"
 FEATURE_STATS = "stats"
 
 # What this agent has beyond the base contract, announced in /healthz.
-FEATURES: tuple[str, ...] = (FEATURE_EXEC_ID, FEATURE_PROCESSES, FEATURE_PTY, FEATURE_STATS)
+FEATURES: tuple[str, ...] = (
+    *(FEATURE_EXEC_ID, FEATURE_PROCESSES, FEATURE_PTY),
+    *(FEATURE_FILES, FEATURE_TREE, FEATURE_FS, FEATURE_STATS),
+)
 
 # Error codes: member "code" beside "detail" in an error's body.
 CWD_NOT_FOUND = "cwd_not_found"
