@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .. import errors
 
-__all__ = ["Entry", "Skipped", "Transfer", "parse_entry", "parse_transfer"]
+__all__ = ["Entry", "Skipped", "Transfer", "parse_entry", "parse_transfer", "to_text"]
 
 FILE, DIRECTORY, LINK, UNKNOWN = "file", "directory", "link", "unknown"
 MAX_QUOTED_CHARS = 200
@@ -86,6 +86,11 @@ class Transfer(NamedTuple):
     links: int = 0
     bytes: int = 0
     skipped: tuple[Skipped, ...] = ()
+
+
+def to_text(path: bytes) -> str:
+    """A path as text; bytes that are no UTF-8 are lone surrogates."""
+    return path.decode("utf-8", "surrogateescape")
 
 
 def parse_entry(members: object) -> Entry:

@@ -16,7 +16,7 @@ from .. import errors
 from .._guest.agentd import patterns
 from ..agent.sources import PIECE_BYTES
 
-__all__ = ["LocalFile", "LocalPath", "NewFile", "is_directory", "measure", "replacing", "to_text", "translated"]
+__all__ = ["LocalFile", "LocalPath", "NewFile", "is_directory", "measure", "replacing", "translated"]
 
 LocalPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -25,11 +25,6 @@ _TEMPORARY_PREFIX = b".vmnest-"
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PERMISSIONS = 0o777
-
-
-def to_text(path: bytes) -> str:
-    """A path as text; bytes that are no UTF-8 are lone surrogates."""
-    return path.decode("utf-8", "surrogateescape")
 
 
 @contextlib.contextmanager

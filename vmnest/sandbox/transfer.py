@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import errors
 from .._guest.agentd import patterns, trees, wire
-from ..agent.entries import Skipped, Transfer
+from ..agent.entries import Skipped, Transfer, to_text
 from ..agent.files import RemoteFiles
 from ..agent.sources import Source, from_data
 from ..deadline import Deadline
@@ -58,9 +58,9 @@ def upload(
     if localfiles.is_directory(path):
         return _upload_tree(choose, path, remote, exclude=encoded, progress=progress, deadline=deadline)
     file = localfiles.LocalFile(path)
-    source = Source(_watched(file.pieces, progress, total=file.size, path=localfiles.to_text(path)), size=file.size)
+    source = Source(_watched(file.pieces, progress, total=file.size, path=to_text(path)), size=file.size)
     count = choose(wire.FEATURE_FILES).write(remote, source, mode=file.mode, deadline=deadline)
-    skipped = (Skipped(localfiles.to_text(path), trees.CHANGED),) if file.has_changed else ()
+    skipped = (Skipped(to_text(path), trees.CHANGED),) if file.has_changed else ()
     return Transfer(files=1, bytes=count, skipped=skipped)
 
 
@@ -196,7 +196,7 @@ def _unpacking(remote: str) -> Iterator[None]:
 
 
 def _to_transfer(summary: trees.Summary) -> Transfer:
-    skipped = [Skipped(localfiles.to_text(path), reason) for path, reason in summary.skipped]
+    skipped = [Skipped(to_text(path), reason) for path, reason in summary.skipped]
     if summary.untold:
         skipped.append(Skipped("", f"and {summary.untold} more"))
     return Transfer(summary.files, summary.directories, summary.links, summary.bytes, tuple(skipped))
@@ -232,7 +232,7 @@ class _TreeWatch:
 
     def begin(self, path: bytes, size: int) -> None:
         """The turn of this member has come."""
-        self._path = localfiles.to_text(path)
+        self._path = to_text(path)
         self._begun += size
 
     def passing(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
