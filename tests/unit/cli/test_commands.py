@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cloud import LocalCloud
-from vmnest.cli import commands
+from vmnest.cli import attending, commands, verbs, words
 from vmnest.cli.main import main
 
 
@@ -76,19 +76,107 @@ def test_what_fails_before_the_command_is_status_125(
     assert captured.err.startswith("vmnest: no ")
 
 
+def finish(data: dict[str, object], *, was_killed: bool = False, **given: object) -> int:
+    options = commands._ExecOptions(**{"timeout": None, "quiet": False, "json": False, **given})
+    front = attending.Front(options, name="box", reads=False)
+    front.was_killed = was_killed
+    return commands.finish(
+        {"timed_out": False, "truncated": False, "signal": None, **data}, options=options, front=front
+    )
+
+
 @pytest.mark.parametrize(("status", "ours"), [(0, 0), (9, 9), (255, 255), (256, 255), (2**31, 255)])
 def test_a_status_beyond_a_byte_never_becomes_success(status: int, ours: int) -> None:
-    options = commands._ExecOptions(timeout=None, quiet=False, json=False)
-    assert commands.finish({"exit_code": status, "timed_out": False, "truncated": False}, options=options) == ours
+    assert finish({"exit_code": status}) == ours
 
 
 def test_an_agent_may_have_a_timeout_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
-    options = commands._ExecOptions(timeout=None, quiet=False, json=False)
-    assert commands.finish({"exit_code": 143, "timed_out": True, "truncated": False}, options=options) == 124
-    assert capfd.readouterr().err == "vmnest: the command was ended at a timeout of the agent\n"
+    assert finish({"exit_code": 143, "timed_out": True}) == 124
+    assert capfd.readouterr().err == "vmnest: the command was ended at its timeout\n"
 
 
 def test_output_that_is_not_whole_is_told(capfd: pytest.CaptureFixture[str]) -> None:
-    options = commands._ExecOptions(timeout=None, quiet=False, json=False)
-    assert commands.finish({"exit_code": 0, "timed_out": False, "truncated": True}, options=options) == 0
+    assert finish({"exit_code": 0, "truncated": True}) == 0
     assert capfd.readouterr().err == "vmnest: the output is not whole: it is larger than what is kept of it\n"
+
+
+def test_a_command_that_two_ctrl_c_killed_is_an_interruption_and_its_end_is_told_as_it_was(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    data: dict[str, object] = {"exit_code": 137, "signal": "SIGKILL"}
+    assert finish(data, was_killed=True) == 130
+    assert finish(data) == 137
+    assert finish(data, was_killed=True, json=True) == 130
+    assert json.loads(capfd.readouterr().out)["exit_code"] == 137
+
+
+def test_a_command_that_was_left_running_has_no_status_yet() -> None:
+    assert finish({"job": "job-1"}) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (["exec", "box", "-t", "--json", "--", "x"], "--tty and --json do not go together"),
+        (["exec", "box", "--background", "--stream", "--", "x"], "--background shows no output"),
+        (["exec", "box", "--output-limit", "1k", "--", "x"], "--output-limit is for --json alone"),
+        (
+            ["exec", "box", "--json", "--stream", "--output-limit", "1k", "--", "x"],
+            "--output-limit is for --json alone",
+        ),
+        (["exec", "box", "--output-limit", "-1", "--", "x"], "must be a number of bytes"),
+        (["exec", "box", "--ulimit", "nofile", "--", "x"], "must be NAME=LIMIT"),
+        (["run", "--background", "--", "x"], "no option --background"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_meant_is_refused(line: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(line) == 2
+    assert message in capfd.readouterr().err
+
+
+def parse(*line: str) -> commands._ExecOptions:
+    verb = verbs.find((line[0],))
+    assert verb is not None
+    parser = commands.build_parser(verb)
+    options = parser.parse(words.split(parser, line[1:]))
+    assert isinstance(options, commands._ExecOptions)
+    return options
+
+
+def test_what_is_asked_for_is_what_is_run() -> None:
+    line = ("--user", "nobody", "--ulimit", "nofile=9:99", "--ulimit", "core=0", "-w", "/tmp", "--timeout", "2m", "-i")
+    command = commands._command(parse("exec", *line, "-e", "A=1", "box", "ls", "-l"))
+    assert (command.words, command.user, command.cwd, command.timeout) == (["ls", "-l"], "nobody", "/tmp", 120.0)
+    assert (command.rlimits, command.env) == ({"nofile": (9, 99), "core": (0, 0)}, {"A": "1"})
+    assert (command.takes_input, command.terminal) == (True, None)
+
+
+def test_a_terminal_is_for_those_who_ask_and_no_tty_is_stronger() -> None:
+    assert commands._command(parse("exec", "-it", "box", "x")).terminal is not None
+    assert commands._command(parse("exec", "-it", "--no-tty", "box", "x")).terminal is None
+    assert commands._command(parse("exec", "box", "x")).terminal is None
+    assert commands._command(parse("run", "-t", "--interactive", "-i", "image", "--", "x")).terminal is not None
+
+
+def test_a_plain_command_asks_for_nothing_that_an_old_agent_lacks() -> None:
+    assert commands._command(parse("exec", "box", "x")).is_plain
+    assert not commands._command(parse("exec", "-i", "box", "x")).is_plain
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ([], attending.Front),
+        (["--stream"], attending.Front),
+        (["--json"], attending.CollectingFront),
+        (["--json", "--stream"], attending.LinesFront),
+    ],
+    ids=str,
+)
+def test_each_way_of_showing_output_has_its_front(line: list[str], kind: type) -> None:
+    parser = commands.build_parser(verbs.VERBS[2])
+    words.add_globals(parser)
+    options = parser.parse(words.split(parser, [*line, "box", "x"]))
+    assert isinstance(options, commands.OutputOptions)
+    assert type(commands.build_front(options, name="box")) is kind
