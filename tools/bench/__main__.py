@@ -15,9 +15,10 @@ from pathlib import Path
 import agents
 import commands
 import sandboxes
+import transfers
 from figures import HEADING, Figure
 
-SECTIONS = ("commands", "agents", "sandboxes")
+SECTIONS = ("commands", "agents", "transfers", "sandboxes")
 
 
 def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
@@ -27,6 +28,8 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
             yield from commands.measure(ours=ours, theirs=theirs, folder=folder, rounds=rounds)
         elif section == "agents":
             yield from agents.measure(ours=ours, theirs=theirs, rounds=max(3, rounds // 2))
+        elif section == "transfers":
+            yield from transfers.measure(ours=ours, theirs=theirs, rounds=max(3, rounds // 4))
         elif section == "sandboxes":
             yield from sandboxes.measure(ours=ours, folder=folder, rounds=rounds)
         else:

@@ -1,54 +1,28 @@
-"""Both agents side by side under the same load. A program of its own: it runs in a network namespace.
-
-The upstream agent listens on all interfaces, and a program that runs whatever it is told does not belong there. So
-``measure`` starts this file under ``unshare --net``, where nothing but loopback exists.
-"""
+"""Both agents side by side under the same load. A program of its own, see ``enclosure``."""
 
 from __future__ import annotations
 
-import argparse
-import fcntl
-import json
-import os
-import shutil
 import socket
-import struct
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import enclosure
 import load
 import processes
+from enclosure import SIDES
 from figures import Figure
 
-SIDES = ("ours", "theirs")
 EXECS = 300
 GOALS = {"start": 0.25, "rss": 0.5, 1: 0.25, 8: None, 64: 0.15}
 _PORTS = {"ours": 18380, "theirs": 18390}
-_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
 def measure(*, ours: Path, theirs: Path, rounds: int) -> Iterator[Figure]:
-    """Run this file in a network namespace and hand on what it prints."""
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        raise SystemExit("unshare (util-linux) is needed to keep the upstream agent off the network")
-    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    command = [unshare, *user, "--net", sys.executable, __file__, str(ours), str(theirs), "--rounds", str(rounds)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-    if done.returncode:
-        raise SystemExit(f"the agents could not be measured: exit status {done.returncode}")
-    for row in json.loads(done.stdout):
-        yield Figure(**row)
-
-
-def _bring_loopback_up() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
+    """Start and memory of the agents, and commands through them."""
+    return enclosure.measure(__file__, ours=ours, theirs=theirs, rounds=rounds)
 
 
 class Agent:
@@ -99,7 +73,7 @@ def _agent_environment(port: int, folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _running(side: str, *, environment: Path, folder: Path) -> Iterator[Agent]:
+def running(side: str, *, environment: Path, folder: Path) -> Iterator[Agent]:
     agent = Agent(side, environment=environment, folder=folder)
     try:
         yield agent
@@ -112,7 +86,7 @@ def _measure_starts(places: dict[str, Path], *, folder: Path, rounds: int) -> It
     mib: dict[str, list[float]] = {side: [] for side in SIDES}
     for count in range(rounds + 1):
         for side in SIDES:
-            with _running(side, environment=places[side], folder=folder) as agent:
+            with running(side, environment=places[side], folder=folder) as agent:
                 if count:
                     milliseconds[side].append(agent.milliseconds)
                     mib[side].append(processes.rss_mib(agent.process.pid))
@@ -147,28 +121,14 @@ def _measure_output(agents: dict[str, Agent], *, rounds: int) -> Iterator[Figure
     yield Figure("agent: 200 MB stdout, peak RSS", "MiB", peaks["ours"], peaks["theirs"], 0.04)
 
 
-def _measure_all(places: dict[str, Path], *, folder: Path, rounds: int) -> Iterator[Figure]:
+def _measure_all(places: dict[str, Path], folder: Path, rounds: int) -> Iterator[Figure]:
     yield from _measure_starts(places, folder=folder, rounds=rounds)
     with ExitStack() as stack:
-        agents = {side: stack.enter_context(_running(side, environment=places[side], folder=folder)) for side in SIDES}
+        agents = {side: stack.enter_context(running(side, environment=places[side], folder=folder)) for side in SIDES}
         for connections in (1, 8, 64):
             yield _measure_execs(agents, connections=connections, rounds=rounds)
         yield from _measure_output(agents, rounds=3)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for side in SIDES:
-        parser.add_argument(side, type=Path)
-    parser.add_argument("--rounds", type=int, required=True)
-    arguments = parser.parse_args()
-    _bring_loopback_up()
-    with tempfile.TemporaryDirectory() as folder:
-        places = {side: getattr(arguments, side) for side in SIDES}
-        figures = list(_measure_all(places, folder=Path(folder), rounds=arguments.rounds))
-    rows = [{key: getattr(figure, key) for key in ("name", "unit", "ours", "theirs", "goal")} for figure in figures]
-    json.dump(rows, sys.stdout)
-
-
 if __name__ == "__main__":
-    main()
+    enclosure.main(_measure_all, description=__doc__)

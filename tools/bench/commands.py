@@ -16,7 +16,7 @@ MB = 1_000_000
 def measure(*, ours: Path, theirs: Path, folder: Path, rounds: int) -> Iterator[Figure]:
     """``--help``, ``ls``, ``import``, ``ps`` and ``exec``."""
     with fake_cloud.FakeCloud().serving() as cloud:
-        environ = _environment(folder, cloud.url)
+        environ = environment(folder, cloud.url)
 
         def pair(name: str, *arguments: str, goal: float, times: int = rounds) -> Figure:
             commands = [[str(side / "bin/vmnest"), *arguments] for side in (ours, theirs)]
@@ -27,7 +27,7 @@ def measure(*, ours: Path, theirs: Path, folder: Path, rounds: int) -> Iterator[
         yield pair("--help", "--help", goal=0.12)
         yield pair("ls, no state file", "ls", goal=0.12)
         yield _compare("import", imports, environ=environ, rounds=rounds, goal=0.15)
-        _write_state(Path(environ["AGENT_SANDBOX_STATE"]), cloud.url)
+        write_state(Path(environ["AGENT_SANDBOX_STATE"]), cloud.url)
         yield pair("ps, static keys", "ps", "app", goal=0.25)
         cloud.output_bytes = 10 * MB
         few = max(3, rounds // 4)
@@ -55,7 +55,8 @@ def _growth_of_memory(cloud: fake_cloud.FakeCloud, program: Path, *, environ: di
     return Figure("exec, 200 MB: peak above 10 MB's", "MiB", growths, goal=5)
 
 
-def _environment(folder: Path, url: str) -> dict[str, str]:
+def environment(folder: Path, url: str) -> dict[str, str]:
+    """What a command line needs to take the fake cloud for AWS."""
     return {
         "HOME": str(folder),
         "PATH": "/usr/bin:/bin",
@@ -68,7 +69,8 @@ def _environment(folder: Path, url: str) -> dict[str, str]:
     }
 
 
-def _write_state(path: Path, url: str) -> None:
+def write_state(path: Path, url: str) -> None:
+    """Record a sandbox whose agent answers at this address."""
     record = {
         "name": "app",
         "microvm_id": fake_cloud.MICROVM_ID,

@@ -20,7 +20,7 @@ BLOCK = LINE * 3 * 1000
 
 
 class FakeCloud(ThreadingHTTPServer):
-    """The server; ``output_bytes`` is what every exec in it prints."""
+    """The server; ``output_bytes`` is what every exec in it prints, ``endpoint`` where its MicroVM is, if elsewhere."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -28,6 +28,7 @@ class FakeCloud(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.output_bytes = 0
+        self.endpoint: str | None = None
 
     @property
     def url(self) -> str:
@@ -65,6 +66,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer({"authToken": {"X-aws-proxy-auth": "bench"}})
         elif self.path == "/v1/exec":
             self._answer_exec()
+        elif self.path.startswith("/v1/"):
+            self._answer({"detail": "Not Found"}, status=404)  # an agent with the base contract alone
         else:
             self._answer(self._microvm())
 
@@ -72,16 +75,16 @@ class _Handler(BaseHTTPRequestHandler):
         return {
             "microvmId": MICROVM_ID,
             "state": "RUNNING",
-            "endpoint": self.server.url,
+            "endpoint": self.server.endpoint or self.server.url,
             "imageArn": IMAGE_ARN,
             "imageVersion": "1.0",
             "maximumDurationInSeconds": 28800,
             "startedAt": 1760000000.0,
         }
 
-    def _answer(self, body: dict[str, object]) -> None:
+    def _answer(self, body: dict[str, object], *, status: int = 200) -> None:
         data = json.dumps(body).encode()
-        self._begin(len(data))
+        self._begin(len(data), status=status)
         self.wfile.write(data)
 
     def _answer_exec(self) -> None:
@@ -94,8 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(block)
         self.wfile.write(tail)
 
-    def _begin(self, length: int) -> None:
-        self.send_response(200)
+    def _begin(self, length: int, *, status: int = 200) -> None:
+        self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(length))
         self.end_headers()

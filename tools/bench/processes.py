@@ -61,6 +61,11 @@ def _status_mib(pid: int, key: str) -> float | None:
     return None
 
 
+def count_descriptors(pid: int) -> int:
+    """How many files it has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
 def rss_mib(pid: int) -> float:
     """Resident memory now."""
     return _status_mib(pid, "VmRSS:") or 0.0
