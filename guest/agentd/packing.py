@@ -27,6 +27,8 @@ _IRREGULAR = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+# Reasons for leaving out what no copy is expected to have.
+NO_FILES = frozenset({*_IRREGULAR.values(), OF_THE_KERNEL})
 
 
 def pack(
