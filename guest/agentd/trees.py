@@ -20,7 +20,7 @@ the disk: after a crash of the machine the upload is to be repeated.
 from __future__ import annotations
 
 from .archives import ArchiveError
-from .packing import CHANGED, Packing, pack
+from .packing import CHANGED, NO_FILES, Packing, pack
 from .unpacking import LEADS_OUT, Summary, UnsafeMemberError, unpack
 
-__all__ = ["CHANGED", "LEADS_OUT", "ArchiveError", "Packing", "Summary", "UnsafeMemberError", "pack", "unpack"]
+__all__ = ["CHANGED", "LEADS_OUT", "NO_FILES", "ArchiveError", "Packing", "Summary", "UnsafeMemberError", "pack", "unpack"]
