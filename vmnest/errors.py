@@ -522,6 +522,12 @@ class FileChangedError(RemoteFileError):
     retryable = True
 
 
+class IncompleteCopyError(VmnestError):
+    """Something of a directory was not copied as it was; the rest was."""
+
+    code = "incomplete_copy"
+
+
 class UnsafePathError(RemoteFileError):
     """A member of an archive would have ended up outside of its directory."""
 
