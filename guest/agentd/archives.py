@@ -282,14 +282,15 @@ class _Source:
 
 def _check_header(block: bytes) -> bytes:
     """The type of the member, if this is a header at all."""
-    told = _parse_number(block[148:156])
+    told = _OCTAL.fullmatch(block[148:156])
     rest = block[:148] + b" " * 8 + block[156:]
     # Some old archivers summed signed bytes.
-    if told != sum(rest) and told != sum(rest) - 256 * sum(byte > 127 for byte in rest):
-        raise ArchiveError("this is no tar archive" if block[257:262] != b"ustar" else "a header has a wrong checksum")
+    sums = (sum(rest), sum(rest) - 256 * sum(byte > 127 for byte in rest))
+    if told is None or int(told[1] or b"0", 8) not in sums:
+        _fail("a header has a wrong checksum" if block[257:262] == b"ustar" else "this is no tar archive")
     flag = block[156:157]
     if flag == _GNU_SPARSE:
-        raise ArchiveError("files with holes in GNU's old format are not understood")
+        _fail("files with holes in GNU's old format are not understood")
     return flag
 
 
