@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .. import errors
 
-__all__ = ["Entry", "Skipped", "Transfer", "parse_entry", "parse_transfer", "to_text"]
+__all__ = ["Entry", "Skipped", "Transfer", "parse_entry", "parse_skipped", "parse_transfer", "to_text"]
 
 FILE, DIRECTORY, LINK, UNKNOWN = "file", "directory", "link", "unknown"
 MAX_QUOTED_CHARS = 200
@@ -124,16 +124,25 @@ def parse_transfer(members: object) -> Transfer:
     """
     if not isinstance(members, dict):
         raise _refused(members)
-    skipped = members.get("skipped") or []
-    if not isinstance(skipped, list) or not all(isinstance(each, dict) for each in skipped):
-        raise _refused(skipped)
     return Transfer(
         files=_count(members, "files"),
         directories=_count(members, "directories"),
         links=_count(members, "links"),
         bytes=_count(members, "bytes"),
-        skipped=tuple(Skipped(_text(each, "path"), _text(each, "reason")) for each in skipped),
+        skipped=parse_skipped(members.get("skipped")),
     )
+
+
+def parse_skipped(told: object) -> tuple[Skipped, ...]:
+    """What the agent left out.
+
+    Raises:
+        errors.AgentAnswerError: it is no list of that.
+    """
+    found = [] if told is None else told
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise _refused(found)
+    return tuple(Skipped(_text(each, "path"), _text(each, "reason")) for each in found)
 
 
 def _text(members: dict[str, object], name: str) -> str:

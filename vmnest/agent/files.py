@@ -15,7 +15,7 @@ from .. import errors
 from .._guest.agentd import wire
 from ..deadline import NEVER, Deadline
 from . import cuts, entries, exchange, paths, refusals
-from .entries import Entry, Transfer
+from .entries import Entry, Skipped, Transfer
 from .reading import Reading
 from .sources import Source
 
@@ -136,9 +136,21 @@ class RemoteFiles:
         """Whether there is anything of that name."""
         return self._call("exists", {"path": paths.check_path(path)}, deadline=deadline).get("exists") is True
 
+    def list(self, path: str, *, depth: int = 1, deadline: Deadline = NEVER) -> list[Entry]:
+        """What is in a directory."""
+
+        def ask(wakes: bool) -> list[Entry]:
+            return list(self._scan(path, depth=depth, wakes=wakes, deadline=deadline))
+
+        return cuts.repeated(self._client, ask, may_repeat=lambda: True, deadline=deadline)
+
     def scan(self, path: str, *, depth: int = 1, deadline: Deadline = NEVER) -> Iterator[Entry]:
-        """What is in a directory, as it arrives. Whoever is cut begins again."""
+        """What is in a directory, as it arrives. It is not asked for again after a cut."""
+        return self._scan(path, depth=depth, wakes=True, deadline=deadline)
+
+    def _scan(self, path: str, *, depth: int, wakes: bool, deadline: Deadline) -> Iterator[Entry]:
         request = self._request("list", {"path": paths.check_path(path), "depth": depth}, deadline=deadline)
+        request.wakes = wakes
         with self._client.send(request) as response:
             for line in _lines(request.pieces(response)):
                 members = _to_object(line)
@@ -177,10 +189,10 @@ class RemoteFiles:
         recursive: bool = False,
         overwrite: bool = True,
         deadline: Deadline = NEVER,
-    ) -> None:
-        """Copy within the sandbox."""
+    ) -> tuple[Skipped, ...]:
+        """Copy within the sandbox; what of a directory was left out."""
         asked = {**_pair(source, destination), "recursive": recursive, "overwrite": overwrite}
-        self._call("copy", asked, repeatable=overwrite, deadline=deadline)
+        return entries.parse_skipped(self._call("copy", asked, repeatable=overwrite, deadline=deadline).get("skipped"))
 
     def rename(self, source: str, destination: str, *, overwrite: bool = True, deadline: Deadline = NEVER) -> None:
         """Give it another name."""

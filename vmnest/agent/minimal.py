@@ -283,9 +283,13 @@ class MinimalFiles:
         """Whether there is anything of that name."""
         return self._system.run('is_there "$a" && echo yes || :', path=path, deadline=deadline)[0] != b""
 
-    def scan(self, path: str, *, depth: int = 1, deadline: Deadline = NEVER) -> Iterator[Entry]:
+    def list(self, path: str, *, depth: int = 1, deadline: Deadline = NEVER) -> list[Entry]:
         """What is in a directory."""
-        return iter(listing.scan(self._system, path, depth=depth, deadline=deadline))
+        return listing.scan(self._system, path, depth=depth, deadline=deadline)
+
+    def scan(self, path: str, *, depth: int = 1, deadline: Deadline = NEVER) -> Iterator[Entry]:
+        """The same as ``list``: the tools tell it at once."""
+        return iter(self.list(path, depth=depth, deadline=deadline))
 
     def mkdir(
         self,
@@ -316,10 +320,11 @@ class MinimalFiles:
         recursive: bool = False,
         overwrite: bool = True,
         deadline: Deadline = NEVER,
-    ) -> None:
-        """Copy within the sandbox."""
+    ) -> tuple[Skipped, ...]:
+        """Copy within the sandbox; tools leave out nothing."""
         words = (_bit(recursive), _bit(overwrite), _token())
         self._system.run(_COPY, *words, path=source, other=destination, repeatable=overwrite, deadline=deadline)
+        return ()
 
     def rename(self, source: str, destination: str, *, overwrite: bool = True, deadline: Deadline = NEVER) -> None:
         """Give it another name."""

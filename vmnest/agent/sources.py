@@ -53,10 +53,11 @@ class _OneTimeSource(Source):
         self._source = source
         self._kept: list[bytes] = []
         self._count = 0
+        self._is_broken = False
 
     @property
     def is_spent(self) -> bool:
-        return self._count > KEPT_BYTES
+        return self._is_broken or self._count > KEPT_BYTES
 
     def _read(self) -> Iterator[bytes]:
         if self.is_spent:
@@ -65,13 +66,20 @@ class _OneTimeSource(Source):
                 hint="A file, or bytes, would have been sent again.",
             )
         yield from tuple(self._kept)
-        for piece in self._source:
+        while (piece := self._next()) is not None:
             self._count += len(piece)
             if self._count > KEPT_BYTES:
                 self._kept.clear()
             else:
                 self._kept.append(piece)
             yield piece
+
+    def _next(self) -> bytes | None:
+        try:
+            return next(self._source, None)
+        except BaseException:
+            self._is_broken = True  # an iterator that failed once looks as if it had ended
+            raise
 
 
 def from_data(data: object) -> Source:

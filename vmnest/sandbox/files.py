@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from .. import errors
 from .._guest.agentd import wire
 from ..agent import sources
-from ..agent.entries import Entry, Transfer
+from ..agent.entries import Entry, Skipped, Transfer
 from ..agent.files import RemoteFiles
 from ..deadline import NEVER, Deadline
 from . import openfiles, transfer
@@ -146,12 +146,14 @@ class Files:
             errors.RemoteFileNotFoundError: there is no such directory.
             errors.RemoteNotADirectoryError: it is something else.
         """
-        return list(self.scan(path, depth=depth, timeout=timeout))
+        deadline = Deadline(timeout)
+        remote = self._for(wire.FEATURE_FS, deadline)
+        return remote.list(path, depth=_check_depth(depth), deadline=deadline)
 
     def scan(self, path: str = ".", *, depth: int = 1, timeout: float | None = None) -> Iterator[Entry]:
-        """The same as ``list``, one entry after the other as they arrive."""
+        """The same as ``list``, one entry after the other as they arrive; a cut ends it."""
         deadline = Deadline(timeout)
-        return self._for(wire.FEATURE_FS, deadline).scan(path, depth=depth, deadline=deadline)
+        return self._for(wire.FEATURE_FS, deadline).scan(path, depth=_check_depth(depth), deadline=deadline)
 
     def stat(
         self, path: str, *, follow: bool = True, sha256: bool = False, timeout: float | None = CALL_SECONDS
@@ -234,7 +236,7 @@ class Files:
         recursive: bool = False,
         overwrite: bool = True,
         timeout: float | None = DEFAULT_SECONDS,
-    ) -> None:
+    ) -> tuple[Skipped, ...]:
         """Copy within the sandbox: a file to exactly that path, a directory's contents into exactly that directory.
 
         Args:
@@ -244,6 +246,9 @@ class Files:
             overwrite: Replace a file that is there.
             timeout: Seconds that this may take; None for no end.
 
+        Returns:
+            What of a directory was left out: sockets, FIFOs, devices, what cannot be read.
+
         Raises:
             errors.RemoteFileNotFoundError: there is no such source.
             errors.RemoteFileExistsError: there is something at the destination, and it is not to be replaced.
@@ -251,7 +256,7 @@ class Files:
         """
         deadline = Deadline(timeout)
         remote = self._for(wire.FEATURE_FS, deadline)
-        remote.copy(source, destination, recursive=recursive, overwrite=overwrite, deadline=deadline)
+        return remote.copy(source, destination, recursive=recursive, overwrite=overwrite, deadline=deadline)
 
     def rename(
         self, source: str, destination: str, *, overwrite: bool = True, timeout: float | None = CALL_SECONDS
@@ -381,3 +386,9 @@ class Files:
         from ..agent import minimal
 
         return minimal.MinimalFiles(client)
+
+
+def _check_depth(depth: int) -> int:
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+        raise errors.UsageError(f"depth must be a number of levels, 1 or more: {depth!r}")
+    return depth
