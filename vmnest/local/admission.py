@@ -45,12 +45,14 @@ class Admitted:
         fields: The request's fields without what was meant for the proxy.
         upgrades: It asks for a WebSocket.
         marker_offered: Its subprotocols carried the platform's marker, which the client may expect to be selected.
+        is_for_shell: It is for the service's own shell, and for no port.
     """
 
     port: int
     fields: http1.Fields
     upgrades: bool
     marker_offered: bool
+    is_for_shell: bool = False
 
 
 def admit(request: http1.Request, record: records.Record, *, seal: tokens.Seal, now: float) -> Admitted:
@@ -62,9 +64,14 @@ def admit(request: http1.Request, record: records.Record, *, seal: tokens.Seal, 
     upgrades = _check_form(request)
     offer = _Offer(request.fields) if upgrades else _Offer(())
     grant = _authenticate(request, offer, record, seal=seal, now=now)
-    port = _port(request, offer)
+    port = _port(request, offer, default=names.SHELL_PORT if grant.for_shell else names.DEFAULT_APP_PORT)
     if grant.for_shell:
-        raise RefusedError(502, "", kind=names.APP_CONNECT_FAILED)
+        # Whatever the path is. A request that is no WebSocket finds nothing there.
+        if not upgrades:
+            raise RefusedError(502, "", kind=names.APP_CONNECT_FAILED)
+        if port != names.SHELL_PORT or not connectors.admits_shell(record.spec.ingress):
+            raise RefusedError(403, names.BODY_WRONG_PORT, kind=names.UNAUTHORIZED)
+        return Admitted(port, fields=(), upgrades=True, marker_offered=offer.has_marker, is_for_shell=True)
     if not grant.covers(port) or not connectors.admits_http(record.spec.ingress):
         raise RefusedError(403, names.BODY_WRONG_PORT, kind=names.UNAUTHORIZED)
     return Admitted(port, fields=_forwarded(request, offer), upgrades=upgrades, marker_offered=offer.has_marker)
@@ -123,11 +130,11 @@ def _authenticate(
     return grant
 
 
-def _port(request: http1.Request, offer: _Offer) -> int:
+def _port(request: http1.Request, offer: _Offer, *, default: int) -> int:
     headers = http1.values(request.fields, names.PROXY_PORT_HEADER.lower())
     text = headers[0] if headers else offer.port
     if text is None:
-        return names.DEFAULT_APP_PORT
+        return default
     is_number = text.isascii() and text.isdigit() and len(text) <= 5
     if len(headers) > 1 or not is_number or not 1 <= int(text) <= 65535:
         raise RefusedError(400, "Invalid port")

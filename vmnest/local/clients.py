@@ -89,6 +89,11 @@ class Client:
         if guest is not None:
             guest.interrupt()
 
+    @property
+    def is_cut(self) -> bool:
+        """The VM was suspended under it."""
+        return self._is_cut
+
     def _is_gone(self) -> bool:
         poller = select.poll()
         poller.register(self.stream.socket, _GONE)
@@ -108,7 +113,7 @@ class Client:
             if port == self._port and fresh and not self._guest.is_stale():
                 return self._guest, True
             self.drop_guest()
-        self._guest = streams.Stream(self._dial(port))
+        self._guest = streams.Stream(self.dial(port))
         self._port = port
         # After the assignment: from here on ``cut`` finds it.
         if self._is_cut:
@@ -141,7 +146,12 @@ class Client:
             self.drop_guest()
             raise ClientGoneError("the client ended the connection before the answer, or was cut")
 
-    def _dial(self, port: int) -> socket.socket:
+    def dial(self, port: int) -> socket.socket:
+        """A connection to that port in the VM, which is the caller's own: nobody cuts it.
+
+        Raises:
+            Unreachable: there is none to be had.
+        """
         machine = self.record.machine
         assert machine is not None
         try:

@@ -2,7 +2,8 @@
 
 Each client connection has a thread, and in turn at most one connection into the VM (``clients``), which is used again
 for the next request if that comes soon. Bodies are carried as they come, in both directions at once; back-pressure is
-the sockets' own. From a ``101`` on, bytes are carried until either side ends (``relay``).
+the sockets' own. From a ``101`` on, bytes are carried until either side ends (``relay``). A WebSocket to the service's
+own shell is answered here (``shell``).
 
 A request that was admitted wakes a suspended VM if its policy says so, and is held until the VM runs; its bytes, both
 ways, are what keeps a VM from being idle. A request that is refused does neither.
@@ -20,7 +21,7 @@ from collections.abc import Collection
 
 from .. import deadline
 from ..wire import bodies, http1, names, relay, streams
-from . import admission, clients, httpd, records, tokens
+from . import admission, clients, httpd, records, shell, tokens
 
 _LOG = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class Proxy:
         exchange = _Exchange(client, request)
         try:
             admitted = admission.admit(request, client.record, seal=self._seal, now=self._clock.time())
-            return exchange.carry(admitted)
+            return exchange.open_shell(admitted) if admitted.is_for_shell else exchange.carry(admitted)
         except admission.RefusedError as refusal:
             return exchange.refuse(refusal.reply())
         except clients.Unreachable as failure:
@@ -104,6 +105,14 @@ class _Exchange:
         if not keep:
             httpd.linger(self._stream)
         return keep
+
+    # -- the shell -----------------------------------------------------------------------------------------------------
+
+    def open_shell(self, admitted: admission.Admitted) -> bool:
+        """Serve a shell in the VM; the connection cannot be used further."""
+        self._client.enter()
+        shell.serve(self._client, self._request, protocol=names.SUBPROTOCOL_MARKER if admitted.marker_offered else None)
+        return False
 
     # -- what the VM answers -------------------------------------------------------------------------------------------
 

@@ -15,6 +15,12 @@ SUBPROTOCOL_PORT_PREFIX = "lambda-microvms.port."
 
 DEFAULT_APP_PORT = 8080
 
+# The service's own shell in a MicroVM: a WebSocket, for which the path does not matter as far as is known.
+SHELL_PATH = "/shell"
+SHELL_PORT = 8022
+# A line for ``sh -c`` that becomes a login shell: bash, or sh where there is none.
+LOGIN_SHELL = "if command -v bash >/dev/null 2>&1; then exec bash -l; else exec sh -l; fi"
+
 # What the AWS wire has no member for travels to the local cloud in this signed header, as JSON.
 LOCAL_OPTIONS_HEADER = "vmnest-local-options"
 LOCAL_DETAILS_MEMBER = "localDetails"
