@@ -200,15 +200,15 @@ def _attend(sandbox: Sandbox, command: Command, *, front: Front, outlives: bool)
     process_id = processes.new_id()
     try:
         process = spawn(sandbox, command, process_id=process_id)
-        result = front.attend(process)
+        try:
+            result = front.attend(process)
+        finally:
+            process.detach()
     except BaseException as error:
         if outlives and _is_ours(error):
             processes.end(sandbox, process_id)
         raise
-    if result is None:
-        process.detach()
-        return {"job": process_id}
-    return describe(result)
+    return {"job": process_id} if result is None else describe(result)
 
 
 def _is_ours(error: BaseException) -> bool:

@@ -146,20 +146,24 @@ def _end(sandbox: Sandbox, process_id: str) -> None:
     try:
         if sandbox.refresh() != names.RUNNING:
             return
-        with sandbox.attach_process(process_id) as process:  # which kills it
-            process.terminate()
-            _wait(process, deadline=Deadline(GRACE_SECONDS))
+        process = sandbox.attach_process(process_id)
+        process.terminate()
+        if not _has_ended(process, deadline=Deadline(GRACE_SECONDS)):
+            process.kill()
     except errors.VmnestError:
         return
 
 
-def _wait(process: Process, *, deadline: Deadline) -> None:
+def _has_ended(process: Process, *, deadline: Deadline) -> bool:
     from time import sleep
 
     for delay in backoff(first=FIRST_LOOK_SECONDS, last=LAST_LOOK_SECONDS):
-        if process.poll() is not None or deadline.expired:
-            return
+        if process.poll() is not None:
+            return True
+        if deadline.expired:
+            break
         sleep(deadline.clamp(delay))
+    return False
 
 
 def describe_process(info: ProcessInfo) -> dict[str, object]:
