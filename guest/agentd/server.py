@@ -7,6 +7,7 @@ no bound on a head as a whole. Whatever a client sends, its thread and the liste
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import errno
 import queue
@@ -23,14 +24,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-MAX_CONNECTIONS = 512
+MAX_CONNECTIONS = 1280  # a thousand processes, each watched by a client of its own, and room for others
 _MAX_HEADER_LINES = 256
 _BACKLOG = 1024
 _BUFFER_BYTES = 65536
 _LINGER_SECONDS = 2.0
 _ACCEPT_PAUSE_SECONDS = 0.05
 _FREE_THREAD_SECONDS = 10.0
-_FULL = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_MAX_TURNED_AWAY = 64
+_FULL_BODY = b'{"detail":"the sandbox serves as many connections as it can","code":"%b"}' % wire.OVERLOADED.encode("ascii")
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+    b"Connection: close\r\nRetry-After: 1\r\n\r\n%b"
+) % (len(_FULL_BODY), _FULL_BODY)
 _BLANK = (b"\r\n", b"\n")
 
 
@@ -61,6 +67,8 @@ class Listener(lean.server.HTTPServer):
         self._open = 0  # connections; guarded by the lock, as is _free
         self._free = 0  # threads that no connection is promised to
         self._waiting: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+        # Connections that were refused, and when to close them; only the thread that accepts uses it.
+        self._turned_away: collections.deque[tuple[float, socket.socket]] = collections.deque()
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, Connection)
@@ -70,6 +78,11 @@ class Listener(lean.server.HTTPServer):
         lean.server.socketserver.TCPServer.server_bind(self)  # type: ignore[attr-defined]
         self.server_name = str(self.server_address[0])
         self.server_port = int(self.server_address[1])
+
+    def server_close(self) -> None:
+        """Close the listening socket. Connections are their threads'."""
+        super().server_close()
+        self._close_turned_away(0)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         try:
@@ -82,6 +95,7 @@ class Listener(lean.server.HTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Give a connection to a free thread, to a new one, or refuse it."""
+        self._close_turned_away(_MAX_TURNED_AWAY)
         with self._lock:
             is_full = self._open >= MAX_CONNECTIONS
             is_taken = not is_full and self._free > 0
@@ -90,10 +104,7 @@ class Listener(lean.server.HTTPServer):
         if is_taken:
             self._waiting.put((request, client_address))
         elif is_full:
-            with contextlib.suppress(OSError):
-                request.settimeout(0)
-                request.sendall(_FULL)
-            self.shutdown_request(request)
+            self._turn_away(request)
         else:
             self._start_thread(request, client_address)
 
@@ -105,8 +116,23 @@ class Listener(lean.server.HTTPServer):
         except RuntimeError as error:  # no more threads to be had
             with self._lock:
                 self._open -= 1
-            self.shutdown_request(request)
-            journal.report(f"a connection was dropped: {error}")
+            self._turn_away(request)
+            journal.report(f"a connection was refused: {error}")
+
+    def _turn_away(self, request: socket.socket) -> None:
+        """Refuse a connection. Closed at once it would be reset by what its client sends, and the answer lost."""
+        with contextlib.suppress(OSError):
+            request.settimeout(0)
+            request.sendall(_FULL)
+            request.shutdown(socket.SHUT_WR)
+        self._turned_away.append((time.monotonic() + _LINGER_SECONDS, request))
+        self._close_turned_away(_MAX_TURNED_AWAY)
+
+    def _close_turned_away(self, most: int) -> None:
+        """Let go of the refused connections whose time is up, and of what is more than ``most``."""
+        now = time.monotonic()
+        while self._turned_away and (self._turned_away[0][0] <= now or len(self._turned_away) > most):
+            self._turned_away.popleft()[1].close()
 
     def _work(self, request: Any, client_address: Any) -> None:
         """The life of a thread: one connection after the other, until none comes for a while."""

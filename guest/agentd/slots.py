@@ -37,6 +37,13 @@ class Slots:
         with self._lock:
             return self._end - len(self._free)
 
+    def close(self) -> None:
+        """Give the file back, with all that is in it. Idempotent."""
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
     def put(self, parts: Sequence[bytes | bytearray]) -> int:
         """Keep the parts, joined; the number of their slot.
 

@@ -132,3 +132,73 @@ def test_nul_and_lone_surrogates_are_refused(text: str) -> None:
     with pytest.raises(RequestError) as caught:
         documents.encode_text("command", text)
     assert caught.value.code == "bad_argument"
+
+
+def test_switches_numbers_and_children_come_out_by_type() -> None:
+    document = parse({"f": True, "n": 7, "o": {"n": 0}, "z": None, "u": "root"})
+    assert document.flag("f", False)
+    assert document.flag("z", True)
+    assert document.count("n", maximum=7) == 7
+    assert document.count("z", 3, maximum=7) == 3
+    assert document.optional_count("z", maximum=7) is None
+    child = document.child("o")
+    assert child is not None
+    assert child.count("n", maximum=7) == 0
+    assert document.child("z") is None
+    assert document.text_or_number("u") == "root"
+    assert document.text_or_number("n") == 7
+    assert document.text_or_number("z") is None
+    assert document.raw("o") == {"n": 0}
+
+
+@pytest.mark.parametrize("value", ["true", 1, 0, []])
+def test_what_is_no_switch_is_refused(value: object) -> None:
+    with pytest.raises(RequestError, match="f: must be true or false"):
+        parse({"f": value}).flag("f", False)
+
+
+@pytest.mark.parametrize("value", [-1, 8, True, 1.0, "1", []])
+def test_what_is_no_number_in_the_range_is_refused(value: object) -> None:
+    with pytest.raises(RequestError, match="n: must be a whole number, 0 to 7"):
+        parse({"n": value}).count("n", maximum=7)
+
+
+def test_a_number_without_a_default_is_required() -> None:
+    with pytest.raises(RequestError, match="n: is required"):
+        parse({}).count("n", maximum=7)
+
+
+@pytest.mark.parametrize("value", [True, 1.5, [], {}])
+def test_what_is_neither_text_nor_a_number_is_refused(value: object) -> None:
+    with pytest.raises(RequestError, match="u: must be a string or a whole number"):
+        parse({"u": value}).text_or_number("u")
+
+
+def test_a_child_that_is_no_object_is_refused() -> None:
+    with pytest.raises(RequestError, match="o: must be an object"):
+        parse({"o": [1]}).child("o")
+
+
+@given(st.binary(min_size=1).filter(lambda data: b"\0" not in data))
+def test_any_path_comes_back_as_the_same_bytes_also_through_json(path: bytes) -> None:
+    text = json.loads(json.dumps(documents.decode_path(path)))
+    assert documents.encode_path("path", text) == path
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "must not be empty"),
+        ("a\0", "must not contain NUL"),
+        (chr(0xD83D), "surrogate"),
+        (chr(0xDC7F), "surrogate"),
+    ],
+        ("", "must not be empty"),
+        ("a\0", "must not contain NUL"),
+        (chr(0xD83D), "surrogate"),
+        (chr(0xDC7F), "surrogate"),
+    ],
+)
+def test_what_is_no_path_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(RequestError, match=problem):
+        documents.encode_path("path", text)

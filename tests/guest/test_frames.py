@@ -84,3 +84,13 @@ def test_a_gap_tells_its_size(count: int) -> None:
 def test_a_malformed_gap_is_refused() -> None:
     with pytest.raises(frames.FrameError):
         frames.parse_gap(b"123")
+
+
+@given(st.binary(max_size=40))
+def test_a_head_and_its_payload_are_the_frame(payload: bytes) -> None:
+    assert frames.encode_head(frames.STDOUT, len(payload)) + payload == frames.encode(frames.STDOUT, payload)
+
+
+def test_no_head_is_made_for_a_payload_that_is_too_large() -> None:
+    with pytest.raises(ValueError, match="at most"):
+        frames.encode_head(frames.STDOUT, frames.MAX_PAYLOAD_BYTES + 1)

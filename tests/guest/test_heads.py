@@ -38,6 +38,26 @@ def test_a_path_is_what_was_sent(target: str, path: str) -> None:
     assert parse(f"GET {target} HTTP/1.1").path == path
 
 
+def test_a_query_keeps_order_repetition_and_bytes() -> None:
+    head = parse("GET /f?path=%2Fa+b%00%FF&x=1&x=2&&flag&=y&path=\xe9 HTTP/1.1")
+    assert head.query == {"path": [b"/a+b\0\xff", b"\xe9"], "x": [b"1", b"2"], "flag": [b""], "": [b"y"]}
+    assert parse("GET / HTTP/1.1").query == {}
+
+
+@given(st.lists(st.binary(max_size=20), max_size=5))
+def test_any_bytes_pass_in_a_query(values: list[bytes]) -> None:
+    text = "&".join("p=" + "".join(f"%{byte:02X}" for byte in value) for value in values)
+    assert parse(f"GET /?{text} HTTP/1.1").query.get("p", []) == values
+
+
+@pytest.mark.parametrize("query", ["%", "a=%4", "%zz=1", "a=%u1234"])
+def test_a_malformed_escape_is_an_error_only_for_who_asks(query: str) -> None:
+    head = parse(f"GET /x?{query} HTTP/1.1")
+    assert head.path == "/x"
+    with pytest.raises(heads.HeadError):
+        _ = head.query
+
+
 @pytest.mark.parametrize(
     ("version", "connection", "keeps"),
     [

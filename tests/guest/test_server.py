@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -372,12 +372,109 @@ def test_connections_beyond_the_limit_are_refused_and_slots_come_back(monkeypatc
         for connection in (first, second):
             connection.sendall(HEALTH)
             assert connection.recv(20).startswith(b"HTTP/1.1 400")
-        assert ask(address).startswith(b"HTTP/1.1 503 ")
+        refusal = ask(address)
+        assert refusal.startswith(b"HTTP/1.1 503 ")
+        assert json.loads(refusal.partition(b"\r\n\r\n")[2])["code"] == wire.OVERLOADED
         first.close()
         deadline = time.monotonic() + 10
         while not ask(address).startswith(b"HTTP/1.1 400 "):
             assert time.monotonic() < deadline
         second.close()
+
+
+def test_a_refused_client_that_still_sends_gets_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 0)
+    with listening(lambda request: answers.Answer(200)) as address:
+        for _ in range(100):  # more than are kept open at once
+            with socket.create_connection(address, timeout=20) as connection:
+                connection.sendall(b"PUT / HTTP/1.1\r\nContent-Length: 70000\r\n\r\n")
+                assert connection.recv(12) == b"HTTP/1.1 503"
+                connection.sendall(b"x" * 70_000)
+                assert receive_all(connection).endswith(b"}")
+
+
+# -- streams
+
+
+def stream(blocks: Iterable[bytes]) -> Callable[[server.Request], answers.Answer]:
+    """A route whose answer is a stream."""
+    return lambda request: answers.Answer(200, length=None, blocks=blocks)
+
+
+def test_a_stream_travels_in_chunks_and_the_connection_lives_on() -> None:
+    with listening(stream([b"one", b"", b"two" * 7])) as address, socket.create_connection(address) as connection:
+        for _ in range(2):
+            connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"0\r\n\r\n"):
+                answer += connection.recv(4096)
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert b"Transfer-Encoding: chunked" in head
+            assert b"Content-Length" not in head
+            assert body == b"3\r\none\r\n15\r\n" + b"two" * 7 + b"\r\n0\r\n\r\n"
+
+
+def test_an_old_client_reads_a_stream_to_the_end_of_the_connection() -> None:
+    with listening(stream([b"one", b"two"])) as address:
+        answer = ask(address, b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"Transfer-Encoding" not in head
+    assert b"Connection: close" in head
+    assert body == b"onetwo"
+
+
+def test_a_stream_has_no_body_for_a_head_request() -> None:
+    with listening(stream([b"one"])) as address:
+        answer = ask(address, b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(b"\r\n\r\n")
+    assert b"one" not in answer
+
+
+def test_each_block_of_a_stream_is_sent_when_it_is_made() -> None:
+    go_on = threading.Event()
+
+    def blocks() -> Iterator[bytes]:
+        yield b"early"
+        assert go_on.wait(20)
+        yield b"late"
+
+    with listening(stream(blocks())) as address, socket.create_connection(address, timeout=20) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n")
+        answer = b""
+        while b"early" not in answer:
+            answer += connection.recv(4096)
+        go_on.set()
+        assert receive_all(connection) == b"4\r\nlate\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize("error", [OSError("a bad disk"), ValueError("a bug")], ids=["disk", "bug"])
+def test_a_stream_that_breaks_ends_without_its_last_chunk(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    closed: list[bool] = []
+
+    def blocks() -> Iterator[bytes]:
+        yield b"one"
+        raise error
+
+    def respond(request: server.Request) -> answers.Answer:
+        answer = answers.Answer(200, length=None, blocks=blocks())
+        answer.close = lambda: closed.append(True)
+        return answer
+
+    with listening(respond) as address:
+        answer = ask(address)
+    assert answer.endswith(b"3\r\none\r\n")
+    assert closed == [True]
+    assert str(error) in capsys.readouterr().err
+
+
+def test_a_malformed_query_is_refused_by_the_routes_that_read_it() -> None:
+    def respond(request: server.Request) -> answers.Answer:
+        return answers.build_json(200, sorted(request.head.query))
+
+    with listening(respond) as address:
+        assert ask(address, b"GET /?%61=1 HTTP/1.1\r\nConnection: close\r\n\r\n").endswith(b'["a"]')
+        assert ask(address, b"GET /?a=%6 HTTP/1.1\r\nConnection: close\r\n\r\n").startswith(b"HTTP/1.1 400 ")
 
 
 def test_small_writes_are_not_held_back_by_the_system() -> None:
