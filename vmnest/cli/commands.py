@@ -10,7 +10,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import verbs
 
-__all__ = ["OutputOptions", "add_output_options", "build_front", "build_parser", "check_limit", "finish", "run"]
+__all__ = [
+    "EnvironmentOptions",
+    "OutputOptions",
+    "add_environment_options",
+    "add_output_options",
+    "build_front",
+    "build_parser",
+    "check_limit",
+    "finish",
+    "resolve_environment",
+    "run",
+]
 
 LARGEST_STATUS = 255  # a larger one, of which the system takes the last 8 bits, could come out as 0
 
@@ -23,10 +34,15 @@ class OutputOptions(words.Options):
     output_limit: int | None
 
 
-class _ExecOptions(OutputOptions):
+class EnvironmentOptions(words.Options):
+    """The variables of a command."""
+
     env: list[str] | None
     env_file: list[str] | None
     secret: list[str] | None
+
+
+class _ExecOptions(OutputOptions, EnvironmentOptions):
     workdir: str | None
     timeout: float | None
     shell: bool
@@ -73,7 +89,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
 
 
 def _add_exec_options(parser: words.Parser, **short: str) -> None:
-    _add_environment_options(parser, **short)
+    add_environment_options(parser, env=short.get("env"))
     parser.option("-w", "--workdir", metavar="DIR", help="working directory of the command")
     parser.option("--user", metavar="USER", help="user to run it as, a name or a number")
     parser.option(
@@ -111,9 +127,10 @@ def add_output_options(parser: words.Parser) -> None:
     )
 
 
-def _add_environment_options(parser: words.Parser, **short: str) -> None:
+def add_environment_options(parser: words.Parser, *, env: str | None = None) -> None:
+    """The options of ``EnvironmentOptions``; ``env`` is the short one."""
     parser.option(
-        *filter(None, [short.get("env")]),
+        *filter(None, [env]),
         "--env",
         metavar="NAME[=VALUE]",
         repeat=True,
@@ -210,7 +227,7 @@ def _command(options: _ExecOptions) -> commands.Command:
         options.words,
         shell=options.shell,
         cwd=options.workdir,
-        env=_variables(options),
+        env=resolve_environment(options),
         timeout=options.timeout,
         user=options.user,
         rlimits=dict(options.ulimit or ()) or None,
@@ -220,7 +237,8 @@ def _command(options: _ExecOptions) -> commands.Command:
     )
 
 
-def _variables(options: _ExecOptions) -> dict[str, str]:
+def resolve_environment(options: EnvironmentOptions) -> dict[str, str]:
+    """The variables that the options name."""
     return variables.resolve(
         options.env or (),
         secrets=options.secret or (),
