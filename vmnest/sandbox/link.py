@@ -247,14 +247,14 @@ class Link:
             # Here the port of a record may be another program's by now: a daemon that was killed had let go of it.
             self.look().endpoint if self.place.is_local else self.endpoint,
             headers=headers,
-            transport=transport.shared(self._trust()),
+            transport=transport.shared(self.trust()),
             port=port,
             recover=functools.partial(self._recover, wakes=wakes),
             recover_asleep=functools.partial(self._recover, wakes=False),
             look=self._glance,
         )
 
-    def _trust(self) -> bool | str:
+    def trust(self) -> bool | str:
         """Whom to trust at the endpoint: the same as at the service, unless nobody is asked."""
         if self._verify_tls and not self.place.is_local:
             from ..aws import profiles
