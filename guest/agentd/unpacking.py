@@ -112,7 +112,7 @@ class _Tree:
         """Make one member, or tell why not."""
         names = _split(member.name)
         try:
-            self._finish(names[:-1])
+            self._finish(names if member.kind == archives.DIRECTORY else names[:-1])
             self._make(member, names, content)
         except OSError as error:
             if error.errno not in _OF_ONE_MEMBER:
