@@ -1,9 +1,9 @@
 """``interact`` with a program of this machine in the place of one in a sandbox. Run on a terminal by the tests.
 
-    python -m tests.support.console_program [--plain] [--pause] [--deaf] [--escape] COMMAND...
+    python -m tests.support.console_program [--plain] [--pause] [--deaf] [--asleep] [--escape] COMMAND...
 
 ``--plain``: without a pty. ``--pause``: ``P`` and ``R`` as input stand for a suspension and its end. ``--deaf``: input
-cannot be sent.
+cannot be sent. ``--asleep``: nor before there is a file ``awake``.
 """
 
 from __future__ import annotations
@@ -58,21 +58,25 @@ class Program:
                 if b"gap" in data:
                     yield Piece("gap", b"", 17)
 
-    def write(self, data: bytes, /) -> None:
+    def write(self, data: bytes, /) -> int:
         if "--deaf" in self._flags:
             raise errors.ConnectionLostError("nobody hears")
+        if "--asleep" in self._flags and not os.path.exists("awake"):
+            raise errors.SandboxSuspendedError("sandbox demo is suspended")
         if "--pause" in self._flags and data in (b"P", b"R"):
             assert self.state_watch is not None
             self.state_watch("SUSPENDED" if data == b"P" else None)
-            return
-        if self._child is not None:
+            return 1
+        if self._child is None:
+            fd = self._fd
+        else:
             assert self._child.stdin is not None
-            self._child.stdin.write(data)
-            self._child.stdin.flush()
-            return
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._fd, view) :]
+            fd = self._child.stdin.fileno()
+        taken = 0
+        with contextlib.suppress(BrokenPipeError):
+            while taken < len(data):
+                taken += os.write(fd, data[taken:])
+        return taken
 
     def close_stdin(self) -> None:
         if self._child is not None:

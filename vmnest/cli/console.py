@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
         def chunks(self) -> Iterator[Piece]: ...
 
-        def write(self, data: bytes, /) -> object: ...
+        def write(self, data: bytes, /) -> int: ...
 
         def close_stdin(self) -> object: ...
 
@@ -70,6 +70,7 @@ __all__ = ["Left", "interact"]
 
 _READ_BYTES = 65536
 _STOP_SECONDS = 0.5  # for threads that may be in the middle of a request
+_LOOK_AGAIN_SECONDS = 1.0  # at a sandbox that our input must not resume
 _LOOK_SECONDS = 0.1  # in which a program notices that the window has another size
 _SIZE, _REDRAW, _END = "size", "redraw", "end"  # what the thread for the size is told
 # What would end us at once, and leave the terminal as it is then. INT, TERM and HUP are the whole program's business.
@@ -265,22 +266,37 @@ class _Console:
         import select
 
         poller = select.poll()
-        poller.register(terminal.STDIN, select.POLLIN)
         poller.register(wake, select.POLLIN)
-        while True:
-            ready = dict(poller.poll())
-            if wake in ready:
-                return
+        poller.register(terminal.STDIN, select.POLLIN)
+        while wake not in dict(poller.poll()):
             data = _read_input()
             if not data:
                 self._program.close_stdin()
                 return
             if self._escapes is not None:
                 data = self._escapes.feed(data)
-            if data:
-                self._program.write(data)
+            if data and not self._hand_over(data, wake=wake):
+                return
             if self._escapes is not None and self._escapes.is_left:
                 raise Left
+
+    def _hand_over(self, data: bytes, *, wake: int) -> bool:
+        """Write to the program, if need be once its sandbox was resumed; False if no more is wanted."""
+        import select
+
+        poller = select.poll()
+        poller.register(wake, select.POLLIN)
+        was_told = False
+        while True:
+            try:
+                # It takes less than all if it has closed its input, or has ended.
+                return self._program.write(data) == len(data)
+            except errors.SandboxSuspendedError as error:
+                if not was_told:
+                    self._say(f"{error.message}: what is typed waits until it is resumed")
+                was_told = True
+            if poller.poll(_LOOK_AGAIN_SECONDS * 1000):
+                return False
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -108,6 +109,31 @@ def test_input_that_cannot_be_sent_is_an_error_and_ends_the_joint() -> None:
         terminal.read_until(b"nobody hears")
         assert terminal.wait() == 125
         assert terminal.modes() == terminal.modes_before
+
+
+def test_keys_wait_for_a_sandbox_that_they_must_not_resume(tmp_path: Path) -> None:
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with join("--asleep", "sh", "-c", "echo ready; read x; echo got $x", cwd=tmp_path, env=environ) as terminal:
+        terminal.read_until(b"ready")
+        terminal.type(b"keys\r")
+        terminal.read_until(b"vmnest: sandbox demo is suspended: what is typed waits until it is resumed\r\n")
+        (tmp_path / "awake").touch()
+        terminal.read_until(b"got keys")
+        assert terminal.wait() == 0
+
+
+def test_a_program_that_ends_while_keys_wait_ends_the_joint() -> None:
+    with join("--asleep", "sh", "-c", "echo ready; sleep 0.3; exit 4") as terminal:
+        terminal.read_until(b"ready")
+        terminal.type(b"x")
+        assert terminal.wait() == 4
+
+
+def test_a_program_that_closes_its_input_is_fed_no_further() -> None:
+    with join("--plain", "sh", "-c", "exec <&-; echo ready; sleep 0.5; exit 3") as terminal:
+        terminal.read_until(b"ready")
+        terminal.type(b"one\ntwo\n")
+        assert terminal.wait() == 3
 
 
 def test_a_large_paste_arrives_whole() -> None:
