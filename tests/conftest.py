@@ -10,8 +10,10 @@ pytest_plugins = [
     "tests.support.generated",
     "tests.support.live",
     "tests.support.peers",
+    "tests.support.cutting",
     "tests.support.control",  # after those that it imports, or pytest cannot rewrite their assertions
     "tests.support.emulated",
     "tests.support.planes",
+    "tests.support.processes",
     "tests.support.skips",
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .. import errors
 from .._guest.agentd import wire
 from ..deadline import Deadline
-from . import exchange, paths, refusals
+from . import cuts, exchange, paths, refusals
 from .recovery import DOUBTFUL, Recovery
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ class Reading:
         self._at = offset
         self._end = None if length is None else offset + length
         self._tag: str | None = None
-        self._request, self._response = self._ask()
+        self._request, self._response = cuts.repeated(
+            client, lambda wakes: self._ask(wakes=wakes), may_repeat=lambda: True, deadline=deadline
+        )
         self._skip = self._at if self._response.status == 200 else 0
         self._tag = self._response.headers.get("etag")
         self.size = _total(self._response)
@@ -111,7 +113,7 @@ class Reading:
                 self._skip = self._at if self._response.status == 200 else 0
                 return
 
-    def _ask(self, *, wakes: bool = True) -> tuple[exchange.Request, Response]:
+    def _ask(self, *, wakes: bool) -> tuple[exchange.Request, Response]:
         headers = []
         if self._at or self._end is not None:
             last = "" if self._end is None else str(max(self._at, self._end - 1))
