@@ -86,13 +86,15 @@ class Reader:
             return self._process.has_ended and self._cursor.offset == self._process.output.size
 
     def _await(self, seconds: float) -> bool:
-        """Wait for output or the end; False if nothing came."""
+        """Wait for output or the end; False if nothing came, or can come before this reader asks again."""
         process = self._process
 
         def has_news() -> bool:
             return process.has_ended or process.output.size > self._cursor.offset or self._is_gone
 
         with process.changed:
+            if process.output.must_pause and not process.has_ended and process.output.size == self._cursor.offset:
+                return False  # the process waits for what was read to be confirmed
             came = process.changed.wait_for(has_news, timeout=seconds)
         if self._is_gone:
             raise PeerGoneError
