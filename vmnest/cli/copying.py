@@ -116,7 +116,11 @@ def _copier(options: CopyOptions) -> copies.Copier:
 
 def _tell(answers: list[dict[str, object]], failed: list[errors.VmnestError], *, options: words.Options) -> int:
     for each in copies.left_out(answers):
-        output.remark(f"left out: {each['path']}: {each['reason']}", options=options)
+        output.remark(f"not copied: {each['path']}: {each['reason']}", options=options)
+    try:
+        copies.check_whole(answers)
+    except errors.IncompleteCopyError as error:
+        failed.append(error)
     batch.conclude(answers, failed, options=options, done="copied")
     return 0
 

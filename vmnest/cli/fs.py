@@ -236,7 +236,11 @@ def _make(options: words.Options) -> int:
     opened, parents, mode = _open(options), options.parents, options.mode
 
     def make(path: str) -> dict[str, object]:
-        opened.mkdir(path, parents=parents, exist_ok=parents, mode=mode)
+        try:
+            opened.mkdir(path, parents=parents, exist_ok=parents, mode=mode)
+        except errors.RemoteFileNotFoundError as error:
+            error.add_hint("With -p the directories above it are made too.")
+            raise
         return {"path": path}
 
     return _on_each(make, options.names[1:], options=options, doing="making", done="made")
@@ -247,7 +251,11 @@ def _remove(options: words.Options) -> int:
     opened, recursive, force = _open(options), options.recursive, options.force
 
     def remove(path: str) -> dict[str, object]:
-        opened.remove(path, recursive=recursive, missing_ok=force)
+        try:
+            opened.remove(path, recursive=recursive, missing_ok=force)
+        except errors.DirectoryNotEmptyError as error:
+            error.add_hint("With -r it is removed, and all that is in it.")
+            raise
         return {"path": path}
 
     return _on_each(remove, options.names[1:], options=options, doing="removing", done="removed")

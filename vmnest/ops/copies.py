@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Look = Callable[["Place"], str | None]
     Watch = Callable[[Progress], object]
 
-__all__ = ["DIRECTORY", "FILE", "OTHER", "Copier", "Place", "describe", "left_out", "resolve_target"]
+__all__ = ["DIRECTORY", "FILE", "OTHER", "Copier", "Place", "check_whole", "describe", "left_out", "resolve_target"]
 
 FILE, DIRECTORY, OTHER = "file", "directory", "other"
 _USE_STREAM = "A dash in its place means standard input or output."
@@ -306,13 +306,24 @@ def _not_a_directory(place: Place) -> errors.VmnestError:
 
 
 def left_out(copied: Iterable[dict[str, object]]) -> list[dict[str, str]]:
-    """All that was left out of these copies."""
+    """All that was left out of these copies, or did not arrive as it was."""
     skipped: list[dict[str, str]] = []
     for each in copied:
         found = each["skipped"]
         assert isinstance(found, list)
         skipped += found
     return skipped
+
+
+def check_whole(copied: Iterable[dict[str, object]]) -> None:
+    """Raise IncompleteCopyError unless all that was left out is what no copy has: sockets, pipes, devices."""
+    from .._guest.agentd import trees
+
+    lost = [each for each in left_out(copied) if each["reason"] not in trees.NO_FILES]
+    if lost:
+        first = f"{lost[0]['path']}: {lost[0]['reason']}" if lost[0]["path"] else lost[0]["reason"]
+        more = f" ({len(lost) - 1} more)" if len(lost) > 1 else ""
+        raise errors.IncompleteCopyError(f"not everything was copied: {first}{more}")
 
 
 def describe(source: Place, target: Place, done: Transfer | None) -> dict[str, object]:
