@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests.support.agent import Agent
 from tests.support.cutting import Cutter, open_client
+from tests.support.lifecycle import eventually
 from tests.support.scripted import CUT, Answer, ScriptedServer, answer, json_answer
 from vmnest import errors
 from vmnest._guest.agentd import trees
@@ -63,7 +65,7 @@ def test_a_write_that_was_cut_is_repeated_whole(cut_client: AgentClient, cutter:
     assert RemoteFiles(cut_client).write(str(tmp_path / "f"), from_data(data)) == len(data)
     assert (tmp_path / "f").read_bytes() == data
     assert cutter.count == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    eventually(lambda: os.listdir(tmp_path) == ["f"])
 
 
 def test_a_write_whose_answer_was_lost_is_repeated(cut_client: AgentClient, cutter: Cutter, tmp_path: Path) -> None:
@@ -83,7 +85,7 @@ def test_what_cannot_be_read_again_leaves_the_old_file_when_it_is_cut(
         RemoteFiles(cut_client).write(str(tmp_path / "f"), from_data(iter([b"x" * 300_000] * 10)))
     assert isinstance(caught.value, (errors.ConnectionLostError, errors.RemoteFileError))
     assert (tmp_path / "f").read_bytes() == b"old"
-    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    eventually(lambda: os.listdir(tmp_path) == ["f"])
 
 
 def test_an_exception_of_the_data_is_the_callers_own_and_leaves_the_old_file(
