@@ -68,7 +68,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Left", "interact"]
 
-_READ_BYTES = 65536
+_READ_BYTES = 1024 * 1024  # of input at once
+_FULL_PIPE_BYTES = 65536
+_GATHER_SECONDS = 0.002  # in which whoever fills a pipe can do so again
 _STOP_SECONDS = 0.5  # for threads that may be in the middle of a request
 _LOOK_AGAIN_SECONDS = 1.0  # at a sandbox that our input must not resume
 _LOOK_SECONDS = 0.1  # in which a program notices that the window has another size
@@ -131,6 +133,7 @@ class _Console:
         self._escapes = escapes.Escapes() if escape and self._is_raw else None
         self._modes = screen.Modes() if program.is_pty and terminal.is_terminal(terminal.STDOUT) else None
         self._sizes: queue.SimpleQueue[str] = queue.SimpleQueue()  # one that a signal handler may put into
+        self._is_within_line = False  # of the output
         self._is_paused = False
         self._is_over = False
         self._failure: BaseException | None = None
@@ -138,7 +141,7 @@ class _Console:
     def run(self, show: Callable[[Piece], object]) -> int:
         """Carry everything until the program has ended; returns its status."""
         with contextlib.ExitStack() as stack:
-            stack.callback(self._leave_terminal)
+            stack.push(self._leave_terminal)
             stack.enter_context(self._signals())
             if self._interrupts is not None:
                 stack.enter_context(self._interrupts)
@@ -165,11 +168,17 @@ class _Console:
             return
         if self._modes is not None:
             self._modes.feed(piece.data)
+        self._is_within_line = not piece.data.endswith(b"\n")
         terminal.write_bytes(terminal.STDERR if piece.stream == "stderr" else terminal.STDOUT, piece.data)
 
-    def _leave_terminal(self) -> None:
+    def _leave_terminal(self, kind: type[BaseException] | None, *_: object) -> None:
         self._program.state_watch = None
-        undo = self._modes.restore() if self._modes is not None else b""
+        undo = b""
+        if self._modes is not None:
+            was_full_screen = self._modes.is_full_screen
+            undo = self._modes.restore()
+            if kind is not None and self._is_within_line and not was_full_screen:
+                undo += b"\r\n"  # something will be said about it
         try:
             if undo:
                 terminal.write_bytes(terminal.STDOUT, undo)
@@ -334,10 +343,23 @@ class _Console:
 
 
 def _read_input() -> bytes:
-    try:
-        return os.read(terminal.STDIN, _READ_BYTES)
-    except OSError:
-        return b""  # a terminal that has gone
+    """What was typed; or, as long as a pipe is full whenever we look, as much as goes in one request.
+
+    Each request costs a round trip to the sandbox, and a pipe holds far less than a request.
+    """
+    import select
+
+    data = terminal.read_bytes(terminal.STDIN, _READ_BYTES)
+    if len(data) < _FULL_PIPE_BYTES:
+        return data
+    poller = select.poll()
+    poller.register(terminal.STDIN, select.POLLIN)
+    pieces, count = [data], len(data)
+    while data and count < _READ_BYTES and poller.poll(_GATHER_SECONDS * 1000):
+        data = terminal.read_bytes(terminal.STDIN, _READ_BYTES - count)
+        pieces.append(data)
+        count += len(data)
+    return b"".join(pieces)
 
 
 def _leave_signals() -> None:

@@ -130,7 +130,7 @@ def new_id() -> str:
 
 
 def end(sandbox: Sandbox, process_id: str, *, timeout: float = END_SECONDS) -> None:
-    """End a process whose front has gone: SIGTERM, and SIGKILL if that does not do.
+    """End a process whose front has gone: SIGTERM (in a terminal SIGHUP), and SIGKILL if that does not do.
 
     A suspended sandbox is not woken for it. Fails silently: whoever calls this is on their way out already.
     """
@@ -147,7 +147,8 @@ def _end(sandbox: Sandbox, process_id: str) -> None:
         if sandbox.refresh() != names.RUNNING:
             return
         process = sandbox.attach_process(process_id)
-        process.terminate()
+        # An interactive shell ignores SIGTERM; when its line is cut it ends, and hangs up what it has started.
+        process.signal("HUP" if process.is_pty else "TERM")
         if not _has_ended(process, deadline=Deadline(GRACE_SECONDS)):
             process.kill()
     except errors.VmnestError:
