@@ -536,6 +536,23 @@ def test_permissions_are_changed(cli: Cli, box: str, words: tuple[str, ...], fol
     assert inside(cli, "stat -c %a d; chmod 755 d; stat -c %a d/f") == b"%d\n%d\n" % (folder, file)
 
 
+def test_a_tree_is_closed_from_its_leaves_up(cli: Cli, box: str) -> None:
+    inside(cli, "mkdir -p d/e; touch d/e/f; chmod 755 d/e/f")
+    assert quiet(cli("fs", "chmod", "-R", "box", "a-x", "d"))
+    assert inside(cli, "chmod u+x d d/e; stat -c %a d d/e d/e/f") == b"744\n744\n644\n"
+
+
+def test_what_of_a_tree_cannot_be_seen_is_told_once_the_rest_is_changed(cli: Cli, box: str) -> None:
+    inside(cli, "mkdir -p d/closed; touch d/f; chmod 755 d; chmod 0 d/closed")
+    done = cli("fs", "chmod", "-R", "box", "o-rx", "d")
+    assert done.status == 1
+    assert "cannot look into d/closed in the sandbox" in done.remarks
+    assert inside(cli, "stat -c %a d") == b"750\n"
+    done = cli("fs", "ls", "box", "d", "--depth", "2")
+    assert (done.status, done.text) == (0, "closed\nf\n")
+    assert "cannot look at d/closed: " in done.remarks
+
+
 def test_a_mode_that_is_none_is_a_usage_error(cli: Cli, box: str) -> None:
     done = cli("fs", "chmod", "box", "rwx", "f")
     assert (done.status, done.text) == (2, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from .. import errors
-from ..ops import copies
+from ..ops import copies, files
 from . import batch, meter, output, terminal, words
 
 TYPE_CHECKING = False
@@ -71,6 +71,8 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
 def parse_place(text: str) -> copies.Place:
     """``NAME:PATH``, or a path on this machine."""
     name, colon, path = text.partition(":")
+    if not text:
+        raise errors.UsageError("a path is empty")
     if not colon or "/" in name or name.startswith("."):
         # Arguments are UTF-8 by now (``values.to_utf8``); the names of files here are what the locale says.
         return copies.Place(None, os.fsdecode(text.encode("utf-8", "surrogateescape")))
@@ -78,7 +80,7 @@ def parse_place(text: str) -> copies.Place:
         raise errors.UsageError(
             f"the name of the sandbox is missing: {text!r}", hint=f"A file of this machine is written ./{text}"
         )
-    return copies.Place(name, path)
+    return copies.Place(name, path or files.WORKDIR)
 
 
 def copy_all(sources: Sequence[copies.Place], destination: copies.Place, *, options: CopyOptions) -> int:

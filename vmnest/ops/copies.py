@@ -49,7 +49,7 @@ class Place:
 
     def __init__(self, sandbox: str | None, path: str) -> None:
         self.sandbox = sandbox
-        self.path = path or opened.WORKDIR
+        self.path = path
 
     def __str__(self) -> str:
         return self.path if self.sandbox is None else f"{self.sandbox}:{self.path}"
@@ -234,7 +234,7 @@ def _new_target(destination: Place, *, kind: str, look: Look) -> Place:
     if kind == FILE and destination.path.endswith("/"):
         raise _not_found(destination, f"there is no directory {destination}")
     path = destination.path.rstrip("/")
-    parent = destination.at(posixpath.dirname(path))
+    parent = destination.at(posixpath.dirname(path) or opened.WORKDIR)
     above = look(parent)
     if above is None:
         raise _not_found(parent, f"there is no directory {parent}")

@@ -51,3 +51,15 @@ def test_what_the_library_warns_of_is_a_remark(capfd: pytest.CaptureFixture[str]
     assert capfd.readouterr() == ("a\n", "vmnest: a is not recorded\n")
     batch.run(warn, options=line("a", json=True), doing="x", done="xed")
     assert capfd.readouterr().err == ""
+
+
+def test_answers_that_have_no_names_are_told_as_they_are(capfd: pytest.CaptureFixture[str]) -> None:
+    options = line(json=True)
+    answers, failed = batch.attempt(lambda number: {"twice": 2 * number}, [1, 2, 1], options=options)
+    batch.conclude(answers, failed, options=options, done="doubled")
+    assert json.loads(capfd.readouterr().out) == {"doubled": [{"twice": 2}, {"twice": 4}]}
+    answers, failed = batch.attempt(operate, ["a", "no1"], options=options)
+    with pytest.raises(errors.SandboxNotFoundError) as caught:
+        batch.conclude(answers, failed, options=options, done="named")
+    assert caught.value.details == {"named": [{"name": "a"}]}
+    assert capfd.readouterr() == ("", "")

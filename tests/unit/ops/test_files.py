@@ -3,47 +3,31 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import os
-from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, cast
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.support.agent import Agent
 from vmnest import errors
+from vmnest.agent.client import AgentClient
 from vmnest.agent.entries import Entry
 from vmnest.ops import files
 from vmnest.sandbox.files import Files
+from vmnest.transport import Transport
 
 
-class MemoryFiles:
-    """The few things that these verbs ask of ``Files``, over a dict of contents and a list of entries."""
-
-    def __init__(self, *entries: Entry, contents: dict[str, bytes] | None = None) -> None:
-        self.entries = {entry.path: entry for entry in entries}
-        self.contents = contents or {}
-        self.changed: list[tuple[str, int]] = []
-
-    def stat(self, path: str) -> Entry:
-        return self.entries[path]
-
-    def scan(self, path: str, *, depth: int) -> Iterator[Entry]:
-        return (entry for entry in self.entries.values() if entry.path.startswith(path + "/"))
-
-    def chmod(self, path: str, mode: int) -> None:
-        self.changed.append((path, mode))
-
-    def read(self, path: str, *, limit: int) -> bytes:
-        return self.contents[path]
-
-    def open_read(self, path: str) -> BinaryIO:
-        return io.BytesIO(self.contents[path])
-
-
-def opened(*entries: Entry, **contents: Any) -> tuple[Files, MemoryFiles]:
-    found = MemoryFiles(*entries, **contents)
-    return cast("Files", found), found
+@pytest.fixture(scope="module")
+def agent_files(shared_agent: Agent) -> Iterator[Files]:
+    """The files of an agent on this machine, whose working directory is the test's to look at."""
+    transport = Transport(environ={})
+    client = AgentClient(shared_agent.url, headers=lambda _refused: [], transport=transport, port=shared_agent.port)
+    shared_agent.workdir.mkdir(exist_ok=True)
+    yield Files(lambda _deadline: client)
+    transport.close()
 
 
 def test_an_entry_is_described_with_bits_in_octal_and_a_time_as_text() -> None:
@@ -70,56 +54,55 @@ def test_a_time_that_is_none_is_null(seconds: float) -> None:
     assert files.describe(Entry("f", "f", mtime=seconds))["modified_at"] is None
 
 
-def test_content_is_text_or_base64() -> None:
-    found, _ = opened(contents={"t": "naïve\n".encode(), "b": b"\xff\0"})
-    assert files.read_file(found, path="t") == {"path": "t", "bytes": 7, "encoding": "utf-8", "content": "naïve\n"}
-    binary = files.read_file(found, path="b")
+def test_content_is_text_or_base64(agent_files: Files, shared_agent: Agent) -> None:
+    (shared_agent.workdir / "t").write_text("naïve\n")
+    (shared_agent.workdir / "b").write_bytes(b"\xff\0")
+    text = files.read_file(agent_files, path="t")
+    assert text == {"path": "t", "bytes": 7, "encoding": "utf-8", "content": "naïve\n"}
+    binary = files.read_file(agent_files, path="b")
     assert (binary["encoding"], base64.b64decode(str(binary["content"]))) == ("base64", b"\xff\0")
+    with pytest.raises(errors.RemoteFileError, match="larger than 6 bytes"):
+        files.read_file(agent_files, path="t", limit=6)
 
 
-def test_content_comes_in_pieces() -> None:
-    data = bytes(files.BLOCK_BYTES + 1)
-    found, _ = opened(contents={"f": data, "empty": b""})
-    pieces = list(files.stream_file(found, path="f"))
-    assert [len(piece) for piece in pieces] == [files.BLOCK_BYTES, 1]
-    assert list(files.stream_file(found, path="empty")) == []
+def test_content_comes_in_pieces(agent_files: Files, shared_agent: Agent) -> None:
+    (shared_agent.workdir / "f").write_bytes(bytes(files.BLOCK_BYTES + 1))
+    (shared_agent.workdir / "empty").touch()
+    pieces = list(files.stream_file(agent_files, path="f"))
+    assert max(map(len, pieces)) <= files.BLOCK_BYTES
+    assert b"".join(pieces) == bytes(files.BLOCK_BYTES + 1)
+    assert list(files.stream_file(agent_files, path="empty")) == []
 
 
 def add_execute(entry: Entry) -> int:
     return entry.mode | 0o100
 
 
-TREE = (
-    Entry("d", "d", "directory", mode=0o600),
-    Entry("a", "d/a", "file", mode=0o600),
-    Entry("b", "d/b", "file", mode=0o700),
-    Entry("l", "d/l", "link", mode=0o600, target="a"),
-    Entry("e", "d/e", "directory", mode=0o600),
+@pytest.mark.parametrize(
+    ("path", "recursive", "changed"),
+    [("d", True, {"d", "d/a", "d/e", "d/e/b"}), ("d", False, {"d"}), ("d/a", True, {"d/a"})],
+    ids=str,
 )
+def test_permissions_depend_on_what_they_were(
+    agent_files: Files, shared_agent: Agent, tmp_path: Path, path: str, recursive: bool, changed: set[str]
+) -> None:
+    root = shared_agent.workdir / tmp_path.name
+    (root / "d" / "e").mkdir(parents=True)
+    (tmp_path / "out").touch(mode=0o600)
+    for name in ("d/a", "d/e/b"):
+        (root / name).touch()
+    (root / "d" / "out").symlink_to(tmp_path / "out")
+    for found in (root / "d", *(root / "d").rglob("*")):
+        if not found.is_symlink():
+            found.chmod(0o600)
+    files.change_mode(agent_files, path=f"{tmp_path.name}/{path}", change=add_execute, recursive=recursive)
+    modes = {name: (root / name).stat().st_mode & 0o777 for name in ("d", "d/a", "d/e", "d/e/b")}
+    assert {name for name, mode in modes.items() if mode == 0o700} == changed
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o600
+    shutil.rmtree(root)
 
 
-def test_permissions_depend_on_what_they_were_from_the_leaves_up() -> None:
-    found, made = opened(*TREE)
-    files.change_mode(found, path="d", change=add_execute, recursive=True)
-    assert made.changed == [("d/e", 0o700), ("d/a", 0o700), ("d", 0o700)]
-
-
-@pytest.mark.parametrize(("path", "recursive"), [("d", False), ("d/a", True)])
-def test_only_what_is_named_is_changed(path: str, recursive: bool) -> None:
-    found, made = opened(*TREE)
-    files.change_mode(found, path=path, change=add_execute, recursive=recursive)
-    assert made.changed == [(path, 0o700)]
-
-
-def test_what_cannot_be_seen_is_told_once_the_rest_is_changed() -> None:
-    found, made = opened(*TREE, Entry("x", "d/x", "directory", mode=0o700, error="permission denied"))
-    with pytest.raises(errors.RemoteFileError, match="d/x in the sandbox: permission denied"):
-        files.change_mode(found, path="d", change=add_execute, recursive=True)
-    assert ("d", 0o700) in made.changed
-
-
-def test_a_name_that_nobody_knows_is_an_error(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_nobody_knows_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENT_SANDBOX_STATE", str(tmp_path / "state.json"))
-    find: Callable[..., Files] = files.open_files
     with pytest.raises(errors.SandboxNotFoundError):
-        find(name="nobody")
+        files.open_files(name="nobody")
