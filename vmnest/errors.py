@@ -177,6 +177,12 @@ class LocalFileNotFoundError(LocalFileError, NotFoundError):
     exit_status = EXIT_NOT_FOUND
 
 
+class InputError(VmnestError):
+    """What the caller feeds a command or a file with (standard input) cannot be read."""
+
+    code = "input_failed"
+
+
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
@@ -534,6 +540,25 @@ class UnsafePathError(RemoteFileError):
     code = "unsafe_path"
 
 
+class ProcessNotFoundError(AgentError, NotFoundError):
+    """The agent knows no process of that id (any more)."""
+
+    code = "process_not_found"
+    exit_status = EXIT_NOT_FOUND
+
+
+class NoInputError(AgentError):
+    """The process was started without a standard input that could be written to."""
+
+    code = "no_stdin"
+
+
+class NoTerminalError(AgentError):
+    """The process does not run in a terminal."""
+
+    code = "no_pty"
+
+
 class ExecError(AgentError):
     """Root of the reasons why a command was not started, or did not end by itself."""
 
@@ -571,6 +596,12 @@ class BadArgumentError(ExecError):
     """An argument, a name or a value that no program can get (NUL, ``=`` in a name)."""
 
     code = "bad_argument"
+
+
+class UserNotFoundError(ExecError):
+    """The sandbox knows no such user, or the agent may not become that one."""
+
+    code = "user_not_found"
 
 
 class CommandTimedOutError(ExecError):

@@ -7,6 +7,7 @@ would have to flush into a pipe that nobody reads any more.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 
@@ -26,6 +27,7 @@ __all__ = [
     "RawMode",
     "is_terminal",
     "open_missing",
+    "read_bytes",
     "size",
     "want_colour",
     "write_bytes",
@@ -59,7 +61,7 @@ def write_bytes(fd: int, data: bytes | memoryview) -> None:
         try:
             written = os.write(fd, view)
         except BlockingIOError:
-            _wait_writable(fd)  # somebody else made the terminal non-blocking
+            _wait(fd, writable=True)  # somebody else made the terminal non-blocking
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -69,11 +71,28 @@ def write_bytes(fd: int, data: bytes | memoryview) -> None:
             view = view[written:]
 
 
-def _wait_writable(fd: int) -> None:
+def read_bytes(fd: int, most: int) -> bytes:
+    """What is there to be read, once there is something; nothing at the end, or when the terminal has gone.
+
+    Raises:
+        errors.InputError: it cannot be read.
+    """
+    while True:
+        try:
+            return os.read(fd, most)
+        except BlockingIOError:
+            _wait(fd)  # somebody else made it non-blocking
+        except OSError as error:
+            if error.errno == errno.EIO:
+                return b""
+            raise errors.InputError(f"cannot read standard input: {error.strerror}") from error
+
+
+def _wait(fd: int, *, writable: bool = False) -> None:
     import select
 
     poller = select.poll()
-    poller.register(fd, select.POLLOUT)
+    poller.register(fd, select.POLLOUT if writable else select.POLLIN)
     poller.poll()
 
 

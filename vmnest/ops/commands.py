@@ -213,7 +213,7 @@ def _attend(sandbox: Sandbox, command: Command, *, front: Front, outlives: bool)
 
 def _is_ours(error: BaseException) -> bool:
     """It came from this side: the command may well be running. Other errors tell what became of it themselves."""
-    return isinstance(error, errors.OutputError) or not isinstance(error, errors.VmnestError)
+    return isinstance(error, (errors.InputError, errors.OutputError)) or not isinstance(error, errors.VmnestError)
 
 
 def _exec(sandbox: Sandbox, command: Command, *, front: Front | None) -> ExecResult:

@@ -138,3 +138,37 @@ def test_progress_is_shown_on_a_terminal_and_wiped() -> None:
 def test_what_is_quick_shows_no_progress() -> None:
     code = PROGRESS.format(seconds=0).replace("0.01", "60")
     assert in_terminal(code) == "done\r\n"
+
+
+def test_what_is_there_is_read_and_its_end_is_nothing() -> None:
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, b"abc")
+        assert terminal.read_bytes(reading, 100) == b"abc"
+        os.close(writing)
+        assert terminal.read_bytes(reading, 100) == b""
+    finally:
+        os.close(reading)
+
+
+def test_a_pipe_that_somebody_made_non_blocking_is_waited_for() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    writer = threading.Timer(0.05, os.write, (writing, b"late"))
+    writer.start()
+    try:
+        assert terminal.read_bytes(reading, 100) == b"late"
+        assert not os.get_blocking(reading)
+    finally:
+        writer.join()
+        os.close(reading)
+        os.close(writing)
+
+
+def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    fd = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
+    try:
+        with pytest.raises(errors.InputError, match="Bad file descriptor"):
+            terminal.read_bytes(fd, 100)
+    finally:
+        os.close(fd)
