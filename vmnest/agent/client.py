@@ -24,16 +24,16 @@ from .. import errors
 from .._guest.agentd import wire
 from ..deadline import NEVER, SYSTEM_CLOCK, Clock, Deadline, backoff
 from ..wire import names
-from . import arguments, exchange, refusals, streams
-from .results import ExecResult, parse_exit
+from . import arguments, commands, exchange, feeding, refusals, streams
+from .commands import OUTPUT_LIMIT_BYTES
+from .results import ExecResult
 from .tokens import HeaderPairs
 
 if TYPE_CHECKING:
     from ..transport import Response, Transport
 
-__all__ = ["AgentClient", "Health"]
+__all__ = ["OUTPUT_LIMIT_BYTES", "AgentClient", "Health"]
 
-OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 GRACE_SECONDS = 30.0  # beyond a command's timeout: for a suspended sandbox to wake up, and for the way there and back
 SLOWEST_UPLOAD_BYTES_PER_SECOND = 65536.0
 HEALTH_SECONDS = 10.0  # one look at the agent, while it or a command is waited for
@@ -55,10 +55,12 @@ class Health:
     Attributes:
         version: Its version, as it says.
         features: The extensions of the base contract that it has.
+        uptime: Seconds since it was started; None if it does not say.
     """
 
     version: str
     features: frozenset[str]
+    uptime: float | None = None
 
 
 class AgentClient:
@@ -99,21 +101,22 @@ class AgentClient:
         self._headers = headers
         self._transport = transport
         self._port = port
-        self._clock = clock
+        self.clock = clock
         self._recover = recover
         self._recover_asleep = recover_asleep or recover
         self._look = look
-        self._grace = grace
+        self.grace = grace
         self._wake = wake
         self._quiet = quiet
         self._features: frozenset[str] | None = None  # of the agent at this endpoint; None: it was not asked yet
+        self._lacking: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         return f"AgentClient({self.endpoint!r}, port={self._port})"
 
-    def health(self, *, deadline: Deadline = NEVER) -> Health:
+    def health(self, *, wakes: bool = True, deadline: Deadline = NEVER) -> Health:
         """Ask the agent how it is."""
-        request = exchange.Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=deadline)
+        request = exchange.Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=deadline, wakes=wakes)
         with self.send(request) as response:
             return self._learn(response)
 
@@ -124,6 +127,14 @@ class AgentClient:
         assert self._features is not None
         return feature in self._features
 
+    def note_lack(self, feature: str) -> None:
+        """An answer told that the agent has no such extension."""
+        self._lacking |= {feature}
+
+    def is_known_to_lack(self, feature: str) -> bool:
+        """Whether the agent has told that it has no such extension. Nobody is asked."""
+        return feature in self._lacking or (self._features is not None and feature not in self._features)
+
     def look(self) -> str | None:
         """The MicroVM's state, which never wakes it; None if it cannot be seen."""
         if self._look is None:
@@ -133,6 +144,18 @@ class AgentClient:
         except errors.VmnestError as failure:
             _logger.info("the MicroVM's state could not be seen: %s", failure)
             return None
+
+    def ended(self, state: str) -> errors.VmnestError:
+        """The error for a MicroVM that was seen to have ended, with the service's reason if that is to be had."""
+        error = errors.MicroVMEndedError(f"the sandbox has ended ({state})", details={"state": state})
+        try:
+            if self._recover_asleep is not None:
+                self._recover_asleep(error)
+        except errors.MicroVMEndedError as told:
+            return told
+        except errors.VmnestError as failure:
+            _logger.info("why the MicroVM has ended could not be seen: %s", failure)
+        return error
 
     def wait_ready(self, *, deadline: Deadline) -> Health:
         """Wait until the agent answers.
@@ -146,7 +169,7 @@ class AgentClient:
                 raise errors.WaitTimeoutError(
                     f"the agent in the sandbox did not answer within {deadline.seconds:g} s: {last}"
                 ) from last
-            look = Deadline(deadline.clamp(HEALTH_SECONDS), clock=self._clock)
+            look = Deadline(deadline.clamp(HEALTH_SECONDS), clock=self.clock)
             request = exchange.Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=look)
             try:
                 with self._authorised(request) as response:
@@ -154,7 +177,7 @@ class AgentClient:
             except (*_TRANSIENT, errors.ConnectionLostError, errors.ReadTimeoutError) as error:
                 last = error
                 self._use_recovery(request, error)
-            self._clock.sleep(deadline.clamp(delay))
+            self.clock.sleep(deadline.clamp(delay))
         raise AssertionError("the schedule of delays has no end")
 
     def exec(
@@ -162,9 +185,13 @@ class AgentClient:
         command: str,
         args: Sequence[str] | None = None,
         *,
+        is_shell: bool = False,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        user: str | int | None = None,
+        rlimits: Mapping[str, arguments.RlimitValue] | None = None,
+        stdin: feeding.Source | None = None,
         output_limit: int = OUTPUT_LIMIT_BYTES,
         on_stdout: streams.Sink | None = None,
         on_stderr: streams.Sink | None = None,
@@ -175,11 +202,16 @@ class AgentClient:
         Args:
             command: The program: a path, or a name that is looked up in the sandbox's PATH.
             args: Its arguments.
+            is_shell: The command is a line for ``bash -lc``, or ``sh -lc`` where there is no bash.
             cwd: Its working directory; the agent's default if None.
             env: Variables that are added to the sandbox's environment.
             timeout: Seconds after which the agent ends the program with all its children; None for no end.
-            output_limit: Bytes of each stream that the result holds; more is dropped and noted.
-            on_stdout: Gets standard output as bytes in pieces, once the command has ended; the result then holds none.
+            user: The name or the number of the user that it runs as; the agent's own if None.
+            rlimits: Resource limits by name (``nofile``): one number, or the soft and the hard one.
+            stdin: What it can read; nothing if None. Pieces are taken from an iterable in a thread.
+            output_limit: Bytes of each stream that the result holds, half of its beginning and half of its end.
+            on_stdout: Gets standard output as bytes in pieces, as they come; the result then holds none. From an agent
+                without processes they come once the command has ended.
             on_stderr: The same for standard error.
             deadline: When to stop waiting, whatever the command does.
 
@@ -189,27 +221,14 @@ class AgentClient:
             errors.CommandTimedOutError: it was ended at its timeout; the error carries what it left.
             errors.AgentUnreachableError: no answer came; whether the command ran is unknown.
             errors.EndpointError: the data plane refused the request.
+            errors.UnsupportedError: the agent knows no users, limits or input of commands.
         """
-        request = exchange.Request(
-            "POST",
-            wire.EXEC_PATH,
-            asked=refusals.EXEC,
-            body=arguments.build_exec(command, args, cwd=cwd, env=env, timeout=timeout),
-            deadline=deadline,
-            patience=None if timeout is None else timeout + self._grace,
-            command=command,
-        )
-        outputs = streams.Collector(output_limit), streams.Collector(output_limit)
-        sinks = {"stdout": on_stdout or outputs[0], "stderr": on_stderr or outputs[1]}
-        try:
-            with self.send(request) as response, exchange.lost_answers(request):
-                members = streams.read_answer(request.pieces(response), sinks=sinks)
-            return _to_result(command, members, status=response.status, outputs=outputs, timeout=timeout)
-        except errors.VmnestError as error:
-            exchange.judge(request, error)
-            if refusals.is_in_doubt(error) and isinstance(error, (errors.AgentUnreachableError, errors.EndpointError)):
-                self._tell_state(error)
-            raise
+        wish = arguments.Command(
+            command, args, is_shell=is_shell, cwd=cwd, env=env, timeout=timeout, user=user, rlimits=rlimits,
+            has_stdin=stdin is not None,
+        )  # fmt: skip
+        outlet = commands.Outlet(limit=output_limit, on_stdout=on_stdout, on_stderr=on_stderr)
+        return commands.run(self, wish, outlet=outlet, stdin=stdin, deadline=deadline)
 
     def read_file(self, path: str, *, limit: int | None = None, deadline: Deadline = NEVER) -> bytes:
         """The content of a file.
@@ -266,7 +285,7 @@ class AgentClient:
             errors.VmnestError: a status that is not among the accepted ones, as the error that it means; no answer;
                 what became of the MicroVM.
         """
-        budget = Deadline(request.deadline.clamp(self._wake), clock=self._clock)
+        budget = Deadline(request.deadline.clamp(self._wake), clock=self.clock)
         for delay in backoff(first=FIRST_RETRY_SECONDS, last=LAST_RETRY_SECONDS):
             try:
                 return self._authorised(request)
@@ -276,7 +295,7 @@ class AgentClient:
             except _TRANSIENT as error:
                 if budget.expired or not self._may_repeat(request, error, budget=budget):
                     raise
-            self._clock.sleep(budget.clamp(delay))
+            self.clock.sleep(budget.clamp(delay))
         raise AssertionError("the schedule of delays has no end")
 
     def _has_moved(self, request: exchange.Request, error: errors.VmnestError) -> bool:
@@ -292,7 +311,7 @@ class AgentClient:
         is_harmless = request.is_repeatable or refusals.is_unexecuted(error)
         request.may_have_run |= not is_harmless
         self._use_recovery(request, error)
-        return is_harmless or self._runs_once(error, budget=budget)
+        return is_harmless or (request.exec_id is not None and self._runs_once(error, budget=budget))
 
     def _runs_once(self, error: errors.VmnestError, *, budget: Deadline) -> bool:
         """The data plane does not say whether it reached the agent: ask the agent whether it can tell a repeat."""
@@ -300,21 +319,6 @@ class AgentClient:
             return wire.FEATURE_EXEC_ID in self.wait_ready(deadline=budget).features
         except errors.WaitTimeoutError as late:
             raise error from late
-
-    def _tell_state(self, error: errors.VmnestError) -> None:
-        """Say what became of the command, as far as the MicroVM's state tells."""
-        state = self.look()
-        if state is not None:
-            error.details["state"] = state
-        if state in names.ENDED_STATES:
-            error.add_hint(f"The sandbox has ended meanwhile ({state}), and the command with it.")
-        elif state in (names.SUSPENDING, names.SUSPENDED):
-            error.add_hint(
-                f"The sandbox was suspended meanwhile ({state}): that cuts connections, and the command is ended when "
-                "the sandbox is resumed."
-            )
-        elif error.hint is None:
-            error.add_hint("The command may have run, and may still be running.")
 
     def _keep_awake(self, request: exchange.Request) -> None:
         """Called while a command runs quietly: nothing but traffic keeps its MicroVM from being suspended for idleness.
@@ -329,7 +333,7 @@ class AgentClient:
         if state == names.SUSPENDING:  # the command has a moment left to end in
             return
         probe = exchange.Request(
-            "GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=Deadline(HEALTH_SECONDS, clock=self._clock)
+            "GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=Deadline(HEALTH_SECONDS, clock=self.clock)
         )
         try:
             with self._authorised(probe) as response:
@@ -344,7 +348,7 @@ class AgentClient:
             return
         endpoint = recover(error)
         if endpoint != self.endpoint:
-            self.endpoint, self._features = endpoint, None
+            self.endpoint, self._features, self._lacking = endpoint, None, frozenset()
 
     def _learn(self, response: Response) -> Health:
         health = _health(response)
@@ -365,7 +369,7 @@ class AgentClient:
             headers.append(("Content-Type", request.content_type))
         if request.exec_id is not None:
             headers.append((wire.EXEC_ID_HEADER, request.exec_id))
-        request.bound = exchange.AnswerDeadline(request.patience, outer=request.deadline, clock=self._clock)
+        request.bound = exchange.AnswerDeadline(request.patience, outer=request.deadline, clock=self.clock)
         with exchange.lost_answers(request):
             response = self._transport.send(
                 request.method,
@@ -402,29 +406,9 @@ def _health(response: Response) -> Health:
         )
     version, features = answer.get("version"), answer.get("features")
     known = [name for name in features if isinstance(name, str)] if isinstance(features, list) else []
-    return Health(version=version if isinstance(version, str) else "", features=frozenset(known))
-
-
-def _to_result(
-    command: str,
-    members: Mapping[str, object],
-    *,
-    status: int,
-    outputs: tuple[streams.Collector, streams.Collector],
-    timeout: float | None,
-) -> ExecResult:
-    timed_out = status == exchange.TIMED_OUT_STATUS
-    exit_code, signal_name = parse_exit(members, timed_out=timed_out)
-    stdout, stderr = outputs
-    result = ExecResult(
-        exit_code=exit_code,
-        stdout=stdout.value(),
-        stderr=stderr.value(),
-        signal=signal_name,
-        timed_out=timed_out,
-        truncated=stdout.truncated or stderr.truncated or members.get("truncated") is True,
+    uptime = answer.get("uptime")
+    return Health(
+        version=version if isinstance(version, str) else "",
+        features=frozenset(known),
+        uptime=float(uptime) if isinstance(uptime, (int, float)) and not isinstance(uptime, bool) else None,
     )
-    if timed_out:
-        within = "its timeout" if timeout is None else f"{timeout:g} s"
-        raise errors.CommandTimedOutError(f"{command} did not end within {within} and was ended", result=result)
-    return result

@@ -24,6 +24,7 @@ __all__ = [
     "FILE",
     "HEALTH",
     "MAX_BODY_BYTES",
+    "PROCESS",
     "build",
     "cast_doubt",
     "is_agent_answer",
@@ -35,7 +36,7 @@ MAX_BODY_BYTES = 65536
 MAX_QUOTED_CHARS = 500
 
 # What was asked for: it decides what a status without a code means.
-EXEC, FILE, HEALTH = "exec", "file", "health"
+EXEC, FILE, HEALTH, PROCESS = "exec", "file", "health", "process"
 
 _CLASSES: dict[str, type[errors.AgentError | errors.EndpointError]] = {
     wire.CWD_NOT_FOUND: errors.CwdNotFoundError,
@@ -46,10 +47,22 @@ _CLASSES: dict[str, type[errors.AgentError | errors.EndpointError]] = {
     wire.FILE_NOT_FOUND: errors.RemoteFileNotFoundError,
     wire.NOT_A_FILE: errors.NotAFileError,
     wire.FILE_ERROR: errors.RemoteFileError,
+    wire.FILE_EXISTS: errors.RemoteFileExistsError,
+    wire.NOT_A_DIRECTORY: errors.RemoteNotADirectoryError,
+    wire.DIRECTORY_NOT_EMPTY: errors.DirectoryNotEmptyError,
+    wire.PERMISSION_DENIED: errors.RemotePermissionError,
+    wire.NO_SPACE: errors.NoSpaceError,
+    wire.CHECKSUM_MISMATCH: errors.ChecksumMismatchError,
+    wire.FILE_CHANGED: errors.FileChangedError,
+    wire.UNSAFE_PATH: errors.UnsafePathError,
     wire.TOO_LARGE: errors.RequestTooLargeError,
     wire.OVERLOADED: errors.EndpointThrottledError,
     wire.SUSPENDING: errors.EndpointUnavailableError,
     wire.ALREADY_STARTED: errors.AgentUnreachableError,
+    wire.NO_SUCH_PROCESS: errors.ProcessNotFoundError,
+    wire.NO_SUCH_USER: errors.UserNotFoundError,
+    wire.NO_STDIN: errors.NoInputError,
+    wire.NO_PTY: errors.NoTerminalError,
 }
 
 _HINTS: dict[type[errors.VmnestError], str] = {
@@ -57,6 +70,8 @@ _HINTS: dict[type[errors.VmnestError], str] = {
     errors.CommandNotFoundError: "The sandbox's own PATH counts; shell syntax needs --shell (Python: shell).",
     errors.EndpointThrottledError: "Try again in a moment, with fewer commands at a time.",
     errors.EndpointUnavailableError: "It can be used again once it is resumed.",
+    errors.NoInputError: "Start it with -i (Python: stdin=True), so that it has one.",
+    errors.NoTerminalError: "Start it with -t (Python: pty=True), so that it has one.",
     errors.AgentUnreachableError: "The command has run, or is still running; what it left cannot be had any more.",
 }
 

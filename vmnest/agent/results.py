@@ -8,7 +8,20 @@ from dataclasses import dataclass
 
 from .. import errors
 
-__all__ = ["ExecResult", "parse_exit"]
+__all__ = ["ExecResult", "Missing", "parse_exit"]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Output that was not kept, in the middle of what was.
+
+    Attributes:
+        position: Where it would stand in the bytes that were kept.
+        count: How many bytes it had.
+    """
+
+    position: int
+    count: int
 
 
 @dataclass(frozen=True)
@@ -21,7 +34,9 @@ class ExecResult:
         stderr: Its standard error, as bytes.
         signal: The signal's name (``SIGKILL``), or None.
         timed_out: The command was ended at its timeout.
-        truncated: Output beyond the caller's limit was dropped.
+        truncated: Output beyond a limit was dropped.
+        stdout_missing: What is missing in the middle of standard output, or None.
+        stderr_missing: The same of standard error.
     """
 
     exit_code: int
@@ -30,6 +45,8 @@ class ExecResult:
     signal: str | None = None
     timed_out: bool = False
     truncated: bool = False
+    stdout_missing: Missing | None = None
+    stderr_missing: Missing | None = None
 
     @property
     def success(self) -> bool:
@@ -38,13 +55,13 @@ class ExecResult:
 
     @property
     def stdout_text(self) -> str:
-        """Standard output as UTF-8; bytes that are not become U+FFFD."""
-        return self.stdout.decode("utf-8", errors="replace")
+        """Standard output as UTF-8; bytes that are not become U+FFFD. A line tells of what is missing."""
+        return _to_text(self.stdout, self.stdout_missing)
 
     @property
     def stderr_text(self) -> str:
-        """Standard error as UTF-8; bytes that are not become U+FFFD."""
-        return self.stderr.decode("utf-8", errors="replace")
+        """Standard error as UTF-8; bytes that are not become U+FFFD. A line tells of what is missing."""
+        return _to_text(self.stderr, self.stderr_missing)
 
 
 def parse_exit(members: Mapping[str, object], *, timed_out: bool) -> tuple[int, str | None]:
@@ -61,6 +78,31 @@ def parse_exit(members: Mapping[str, object], *, timed_out: bool) -> tuple[int, 
     if status < 0:
         return 128 - status, _signal_name(-status)
     return status, name if isinstance(name, str) else None
+
+
+def _to_text(data: bytes, missing: Missing | None) -> str:
+    if missing is None:
+        return data.decode("utf-8", errors="replace")
+    head, tail = _whole_characters(data[: missing.position], data[missing.position :])
+    end = "" if not head or head.endswith(b"\n") else "\n"
+    note = f"{end}[... {missing.count} bytes are missing here ...]\n"
+    return head.decode("utf-8", errors="replace") + note + tail.decode("utf-8", errors="replace")
+
+
+def _whole_characters(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
+    """Without the parts of a character at the cut: they would look like damage."""
+    for length in range(1, min(4, len(head)) + 1):
+        lead = head[-length]
+        if lead >= 0xC0:
+            is_cut = length < (2 if lead < 0xE0 else 3 if lead < 0xF0 else 4)
+            head = head[:-length] if is_cut else head
+            break
+        if lead < 0x80:
+            break
+    at = 0
+    while at < min(3, len(tail)) and 0x80 <= tail[at] < 0xC0:
+        at += 1
+    return head, tail[at:]
 
 
 def _signal_name(number: int) -> str:

@@ -10,16 +10,20 @@ from __future__ import annotations
 import binascii
 import codecs
 import io
+import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import IO
 
 from .._guest.agentd import wire
+from .results import Missing
 from .scanner import ObjectScanner, refuse, unescape
 
 __all__ = ["AnswerDecoder", "Collector", "Sink", "read_answer"]
 
 SPOOL_MEMORY_BYTES = 1024 * 1024
 REPLAY_BYTES = 256 * 1024
+TAIL_BLOCK_BYTES = 64 * 1024
 
 Sink = Callable[[bytes], object]
 
@@ -96,24 +100,86 @@ class AnswerDecoder:
 
 
 class Collector:
-    """A sink that keeps up to ``limit`` bytes and notes whether more came."""
+    """A sink that keeps up to ``limit`` bytes: the beginning and the end of what came, half and half."""
 
     def __init__(self, limit: int | None = None) -> None:
-        self.truncated = False
-        self._room = limit
-        self._kept = io.BytesIO()
+        self._limit = limit
+        self._head = io.BytesIO()
+        self._tail: _Tail | None = None  # from the first missing byte on
+        self._missing = 0  # what is known to be missing before the tail
+
+    @property
+    def truncated(self) -> bool:
+        """Something is missing."""
+        return self.missing is not None
+
+    @property
+    def missing(self) -> Missing | None:
+        """What is missing, and where."""
+        count = 0 if self._tail is None else self._missing + self._tail.dropped
+        return Missing(self._head.tell(), count) if count else None
 
     def __call__(self, data: bytes) -> None:
-        if self._room is not None:
-            if len(data) > self._room:
-                self.truncated = True
-                data = data[: self._room]
-            self._room -= len(data)
-        self._kept.write(data)
+        """Take the next bytes."""
+        if self._tail is None:
+            kept = self._head.tell()
+            if self._limit is None or kept + len(data) <= self._limit:
+                self._head.write(data)
+                return
+            share = max(0, self._limit - self._limit // 2 - kept)
+            self._head.write(data[:share])
+            data = data[share:]
+            self._tail = self._begin_tail()
+        self._tail.extend(data)
+
+    def skip(self, count: int) -> None:
+        """So many bytes are missing here already, so that nothing before them is the end of what came."""
+        if self._tail is None:
+            self._tail = self._begin_tail()
+        self._missing += count + self._tail.seen
+        self._tail = _Tail(self._tail.room)
 
     def value(self) -> bytes:
         """What was kept (BytesIO hands out its buffer without a second copy)."""
-        return self._kept.getvalue()
+        return self._head.getvalue() if self._tail is None else self._head.getvalue() + self._tail.value()
+
+    def _begin_tail(self) -> _Tail:
+        """Keep only the end from now on, in half of the limit, with what the beginning has beyond the other half."""
+        kept = self._head.tell()
+        room = sys.maxsize if self._limit is None else self._limit // 2
+        head = kept if self._limit is None else min(kept, self._limit - room)
+        tail = _Tail(room)
+        tail.extend(self._head.getbuffer()[head:])
+        self._head.truncate(head)
+        self._head.seek(head)
+        return tail
+
+
+class _Tail:
+    """The last ``room`` bytes of what comes, in blocks, so that tiny pieces cost no more than they are."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.seen = 0
+        self._blocks: deque[bytearray] = deque()
+        self._held = 0
+
+    @property
+    def dropped(self) -> int:
+        return max(0, self.seen - self.room)
+
+    def extend(self, data: bytes | memoryview) -> None:
+        self.seen += len(data)
+        if not self._blocks or len(self._blocks[-1]) >= TAIL_BLOCK_BYTES:
+            self._blocks.append(bytearray())
+        self._blocks[-1] += data[-self.room :] if self.room else b""
+        self._held += min(len(data), self.room)
+        while self._held - len(self._blocks[0]) >= self.room and len(self._blocks) > 1:
+            self._held -= len(self._blocks.popleft())
+
+    def value(self) -> bytes:
+        whole = b"".join(self._blocks)
+        return whole[max(0, len(whole) - self.room) :]
 
 
 def _is_base64(encoding: object) -> bool:

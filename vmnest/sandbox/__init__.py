@@ -1,8 +1,8 @@
 """What a Python user touches: ``Sandbox``. Imports everything below; the verbs in ``ops`` are built on it.
 
 Roads 1 and 2 begin here: ``wishes`` checks what is asked for, ``launch`` starts a MicroVM (and leaves nothing when it
-fails), ``handle`` is the Sandbox, ``life`` suspends, resumes and waits, ``files`` are its files, ``link`` is how it
-reaches both planes. Nothing connects to anything before it is needed.
+fails), ``handle`` is the Sandbox, ``process`` a program in it, ``life`` suspends, resumes and waits, ``files`` are its
+files, ``link`` is how it reaches both planes. Nothing connects to anything before it is needed.
 """
 
 from __future__ import annotations
@@ -10,5 +10,6 @@ from __future__ import annotations
 from ..control.microvms import IdlePolicy
 from .files import Files
 from .handle import Sandbox
+from .process import Line, Process
 
-__all__ = ["Files", "IdlePolicy", "Sandbox"]
+__all__ = ["Files", "IdlePolicy", "Line", "Process", "Sandbox"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from .. import errors, registry, settings
 from .. import target as targets
-from ..agent import arguments
+from .._guest.agentd import wire
+from ..agent import arguments, commands, feeding, processes, starting
 from ..agent.client import OUTPUT_LIMIT_BYTES, AgentClient
+from ..agent.outputs import ProcessInfo
 from ..agent.results import ExecResult
 from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy
 from ..deadline import NEVER, Deadline
@@ -18,16 +22,18 @@ from . import launch, life, wishes
 from .files import Files
 from .link import CALL_SECONDS, Link
 from .phases import Phases
+from .process import Process
+
+if TYPE_CHECKING:
+    from .native import NativeShell
 
 __all__ = ["Sandbox"]
 
 CREATE_SECONDS = 120.0
 STATE_SECONDS = 120.0  # to suspend, to resume
+NATIVE_SHELL_SECONDS = 60.0
 
 _COMPLAINT_BYTES = 500
-
-# A shell line is run by bash, or by sh where there is none; the choice is made by the process that becomes the shell.
-SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash -lc "$1"; else exec sh -lc "$1"; fi'
 
 
 class Sandbox:
@@ -292,15 +298,19 @@ class Sandbox:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        user: str | int | None = None,
+        rlimits: Mapping[str, arguments.RlimitValue] | None = None,
+        stdin: feeding.Source | None = None,
         check: bool = False,
         output_limit: int = OUTPUT_LIMIT_BYTES,
         on_stdout: Callable[[bytes], object] | None = None,
         on_stderr: Callable[[bytes], object] | None = None,
         deadline: Deadline = NEVER,
     ) -> ExecResult:
-        """Run a program and wait for its end. Its standard input is empty.
+        """Run a program and wait for its end. A suspended sandbox is resumed for it.
 
-        A status other than 0 is a result, no error, unless ``check`` is set.
+        A status other than 0 is a result, no error, unless ``check`` is set. If it is suspended in the middle, this
+        waits until something resumes it.
 
         Args:
             command: The program: a path, or a name that is looked up in the sandbox's PATH.
@@ -308,9 +318,13 @@ class Sandbox:
             cwd: Its working directory; else ``AGENT_SANDBOX_WORKDIR`` if that is set, else the agent's default.
             env: Variables that are added to the sandbox's environment.
             timeout: Seconds after which the program and all its children are ended; None for no end.
+            user: The name or the number of the user that it runs as; the agent's own if None.
+            rlimits: Resource limits by name (``nofile``): one number, or the soft and the hard one.
+            stdin: What it can read: bytes, text, or bytes in pieces, which a thread takes. Nothing if None.
             check: Raise CommandFailedError for a status other than 0.
-            output_limit: Bytes of each stream that the result holds; more is dropped, and ``truncated`` says so.
-            on_stdout: Gets standard output as bytes in pieces, once the command has ended; the result then holds none.
+            output_limit: Bytes of each stream that the result holds, half of its beginning and half of its end; what
+                is dropped in the middle, ``stdout_missing`` and ``stderr_missing`` say.
+            on_stdout: Gets standard output as bytes in pieces as they come; the result then holds none.
             on_stderr: The same for standard error.
             deadline: When to stop waiting, whatever the command does.
 
@@ -321,20 +335,10 @@ class Sandbox:
             errors.AgentUnreachableError: no answer came; whether it ran is unknown.
             errors.MicroVMEndedError: the MicroVM has ended.
         """
-        result = self._awake_agent(deadline).exec(
-            command,
-            args,
-            cwd=self._workdir() if cwd is None else cwd,
-            env=env,
-            timeout=timeout,
-            output_limit=output_limit,
-            on_stdout=on_stdout,
-            on_stderr=on_stderr,
-            deadline=deadline,
-        )
-        if check and not result.success:
-            raise _failed(command, result)
-        return result
+        return self._exec(
+            command, args, is_shell=False, cwd=cwd, env=env, timeout=timeout, user=user, rlimits=rlimits, stdin=stdin,
+            check=check, output_limit=output_limit, on_stdout=on_stdout, on_stderr=on_stderr, deadline=deadline,
+        )  # fmt: skip
 
     def shell(
         self,
@@ -343,6 +347,9 @@ class Sandbox:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        user: str | int | None = None,
+        rlimits: Mapping[str, arguments.RlimitValue] | None = None,
+        stdin: feeding.Source | None = None,
         check: bool = False,
         output_limit: int = OUTPUT_LIMIT_BYTES,
         on_stdout: Callable[[bytes], object] | None = None,
@@ -350,18 +357,121 @@ class Sandbox:
         deadline: Deadline = NEVER,
     ) -> ExecResult:
         """Run a line of shell: by ``bash -lc``, or ``sh -lc`` where there is no bash. Otherwise as ``exec``."""
-        return self.exec(
-            "sh",
-            ["-c", SHELL, "sh", arguments.check_text(command, field="command")],
-            cwd=cwd,
-            env=env,
-            timeout=timeout,
-            check=check,
-            output_limit=output_limit,
-            on_stdout=on_stdout,
-            on_stderr=on_stderr,
-            deadline=deadline,
-        )
+        return self._exec(
+            command, None, is_shell=True, cwd=cwd, env=env, timeout=timeout, user=user, rlimits=rlimits, stdin=stdin,
+            check=check, output_limit=output_limit, on_stdout=on_stdout, on_stderr=on_stderr, deadline=deadline,
+        )  # fmt: skip
+
+    def _exec(
+        self,
+        command: str,
+        args: Sequence[str] | None,
+        *,
+        is_shell: bool,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        timeout: float | None,
+        user: str | int | None,
+        rlimits: Mapping[str, arguments.RlimitValue] | None,
+        stdin: feeding.Source | None,
+        check: bool,
+        output_limit: int,
+        on_stdout: Callable[[bytes], object] | None,
+        on_stderr: Callable[[bytes], object] | None,
+        deadline: Deadline,
+    ) -> ExecResult:
+        result = self._awake_agent(deadline).exec(
+            command, args, is_shell=is_shell, cwd=self._workdir() if cwd is None else cwd, env=env, timeout=timeout,
+            user=user, rlimits=rlimits, stdin=stdin, output_limit=output_limit, on_stdout=on_stdout,
+            on_stderr=on_stderr, deadline=deadline,
+        )  # fmt: skip
+        if check and not result.success:
+            raise _failed(command, result)
+        return result
+
+    # -- processes -----------------------------------------------------------------------------------------------------
+
+    def spawn(
+        self,
+        command: str,
+        args: Sequence[str] | None = None,
+        *,
+        shell: bool = False,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | int | None = None,
+        stdin: bool = False,
+        pty: tuple[int, int] | None = None,
+        timeout: float | None = None,
+        retain: str = wire.RETAIN_BLOCK,
+        output_limit: int | None = None,
+        rlimits: Mapping[str, arguments.RlimitValue] | None = None,
+        id: str | None = None,  # noqa: A002 - what it is called in every answer, too
+    ) -> Process:
+        """Start a program and leave it running: see ``Process``. The arguments that ``exec`` has mean the same here.
+
+        Args:
+            command: The program; with ``shell`` a line of shell.
+            args: Its arguments.
+            shell: Run the line by ``bash -lc``, or ``sh -lc`` where there is no bash.
+            cwd, env, user, rlimits, timeout: See ``exec``.
+            stdin: Give it an input that ``write`` writes to; else it can read nothing.
+            pty: Run it in a terminal of so many columns and rows; ``write`` then types.
+            retain: ``block``: it waits while its output is read too slowly, and for a minute when nobody reads it.
+                ``drop``: it never waits; of output that nobody has read in time the middle may be lost.
+            output_limit: Bytes of its output that the sandbox keeps for later readers; 64 MiB if None.
+            id: By it, it can be attached to, from anywhere; made up if None. An id that is in use attaches, whatever
+                the other arguments say.
+
+        Raises:
+            errors.UnsupportedError: the agent knows no processes.
+            errors.ExecError: it was not started (see its subclasses).
+            errors.AgentUnreachableError: no answer came; whether it was started is unknown.
+        """
+        wish = arguments.Command(
+            command, args, is_shell=shell, cwd=self._workdir() if cwd is None else cwd, env=env, timeout=timeout,
+            user=user, rlimits=rlimits, has_stdin=stdin, pty=pty, retain=retain, output_limit=output_limit,
+        )  # fmt: skip
+        agent = self._process_agent()
+        with _telling_lack(agent):
+            info = starting.start(agent, wish, process_id=os.urandom(8).hex() if id is None else id)
+        return Process(info, agent=agent, awake=self._awake_agent, is_new=id is None)
+
+    def processes(self) -> list[ProcessInfo]:
+        """The processes in it that its agent knows: those that run, and the latest that have ended. Oldest first."""
+        agent = self._process_agent()
+        with _telling_lack(agent):
+            return processes.fetch_all(agent)
+
+    def attach_process(self, process_id: str, *, offset: int = 0) -> Process:
+        """A process that was started before, by anybody.
+
+        Args:
+            process_id: Its id.
+            offset: Bytes of its output to pass over; those that are not kept any more are a gap.
+
+        Raises:
+            errors.ProcessNotFoundError: the agent knows no such process (any more).
+        """
+        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+            raise errors.UsageError(f"offset must be a number of bytes: {offset!r}")
+        agent = self._process_agent()
+        with _telling_lack(agent):
+            info = processes.fetch(agent, process_id)
+        return Process(info, agent=agent, awake=self._awake_agent, offset=offset, is_new=False)
+
+    def open_native_shell(self, *, timeout: float | None = NATIVE_SHELL_SECONDS) -> NativeShell:
+        """Open the service's own shell, which needs no agent: for a MicroVM launched with ``SHELL_INGRESS``.
+
+        It is root's, tells no exit status, and ends with its connection; ``spawn`` with ``pty`` has no such limits.
+
+        Raises:
+            errors.UnsupportedError: the MicroVM was launched without that connector.
+            errors.MicroVMEndedError: the MicroVM has ended.
+        """
+        from . import native
+
+        return native.open_shell(self._link, may_resume=self._auto_resume, timeout=timeout)
 
     def read_file(self, path: str) -> bytes:
         """The same as ``files.read``."""
@@ -447,6 +557,12 @@ class Sandbox:
         life.ready_for_use(self._link, may_resume=self._auto_resume, deadline=patience)
         return self._link.agent()
 
+    def _process_agent(self) -> AgentClient:
+        agent = self._awake_agent()
+        if agent.is_known_to_lack(wire.FEATURE_PROCESSES):
+            raise commands.lacking("processes")
+        return agent
+
     def _workdir(self) -> str | None:
         found = settings.resolve("workdir", environ=self._link.place.environ)
         return None if found.source == "default" else str(found.value)
@@ -455,6 +571,16 @@ class Sandbox:
 def _place_of(record: registry.Record, *, region: str | None = None) -> targets.Target:
     """The target that a record names."""
     return targets.resolve(local=record.is_local, region=region or record.region, arn=record.image_arn)
+
+
+@contextlib.contextmanager
+def _telling_lack(agent: AgentClient) -> Iterator[None]:
+    """The first request about processes tells whether the agent knows any."""
+    try:
+        yield
+    except errors.UnsupportedError as error:
+        agent.note_lack(wire.FEATURE_PROCESSES)
+        raise commands.lacking("processes") from error
 
 
 def _failed(command: str, result: ExecResult) -> errors.CommandFailedError:

@@ -14,7 +14,8 @@ from vmnest.agent import arguments
 
 
 def build(command: Any = "c", args: Any = None, *, cwd: Any = None, env: Any = None, timeout: Any = None) -> Any:
-    return json.loads(arguments.build_exec(command, args, cwd=cwd, env=env, timeout=timeout))
+    wish = arguments.Command(command, args, cwd=cwd, env=env, timeout=timeout)
+    return json.loads(arguments.build_exec(wish))
 
 
 def test_only_what_is_given_travels() -> None:

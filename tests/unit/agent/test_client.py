@@ -27,9 +27,10 @@ from tests.support.scripted import (
     text_answer,
 )
 from vmnest import errors
+from vmnest._guest.agentd import wire
 from vmnest.agent import exchange, refusals
 from vmnest.agent.client import AgentClient, Health
-from vmnest.agent.results import ExecResult
+from vmnest.agent.results import ExecResult, Missing
 from vmnest.agent.tokens import HeaderPairs
 from vmnest.deadline import Deadline
 from vmnest.transport import Transport
@@ -62,12 +63,14 @@ def transport() -> Iterator[Transport]:
 
 @pytest.fixture
 def connect(transport: Transport, fake_clock: FakeClock) -> Any:
-    """Makes clients whose waits between attempts take no time."""
+    """Makes clients of an agent without processes. Their waits between attempts take no time."""
 
     def connect(server: ScriptedServer, **options: Any) -> AgentClient:
-        return AgentClient(
+        client = AgentClient(
             server.url, **{"headers": Tokens(), "transport": transport, "port": 8080, "clock": fake_clock, **options}
         )
+        client.note_lack(wire.FEATURE_PROCESSES)
+        return client
 
     return connect
 
@@ -131,7 +134,8 @@ def test_an_error_of_a_callback_reaches_the_caller(connect: Any) -> None:
 def test_output_beyond_the_limit_is_dropped_and_noted(connect: Any) -> None:
     with ScriptedServer(done(0, b"a" * 1000, b"b" * 10)) as server:
         result = connect(server).exec("x", output_limit=10)
-    assert result == ExecResult(exit_code=0, stdout=b"a" * 10, stderr=b"b" * 10, truncated=True)
+    missing = Missing(position=5, count=990)
+    assert result == ExecResult(0, b"a" * 10, b"b" * 10, truncated=True, stdout_missing=missing)
 
 
 def test_output_that_the_agent_itself_dropped_is_noted(connect: Any) -> None:

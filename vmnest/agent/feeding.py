@@ -1,0 +1,166 @@
+"""Input of a process, sent so that every byte arrives once, whatever happens to the answers.
+
+Each piece goes with the number of bytes before it, so that sending it again does no harm. While the sandbox sleeps, a
+user's own input wakes it; what is only fed through (a file, a list of pieces) waits until it is awake.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from .. import errors
+from .._guest.agentd import wire
+from ..deadline import NEVER, Deadline
+from . import processes
+from .recovery import DOUBTFUL, Recovery
+
+if TYPE_CHECKING:
+    from .client import AgentClient
+
+__all__ = ["Feeder", "Input", "Source", "feed"]
+
+STOP_SECONDS = 1.0  # for the request that is under way when the process has ended
+
+_logger = logging.getLogger(__name__)
+
+Source = bytes | bytearray | memoryview | str | Iterable[bytes]
+
+
+class Input:
+    """One process's input. Safe for threads: ``lock`` keeps the pieces of one call together, and its holder sends.
+
+    Args:
+        process_id: The process.
+        offset: How much input it was given already; None: it is asked.
+
+    Attributes:
+        is_closed: It takes no more.
+    """
+
+    def __init__(self, process_id: str, *, offset: int | None = 0) -> None:
+        self.is_closed = False
+        self._process_id = process_id
+        self._offset = offset
+        self._lock = threading.Lock()
+
+    def send(
+        self,
+        client: AgentClient,
+        data: bytes | bytearray | memoryview,
+        *,
+        is_end: bool = False,
+        wakes: bool = True,
+        deadline: Deadline = NEVER,
+    ) -> int:
+        """Send these bytes, and wait until the process has taken them; how many it took before it took no more.
+
+        Raises:
+            errors.NoInputError: the process has no input.
+            errors.ProcessNotFoundError: the agent does not know the process.
+            errors.WaitTimeoutError: the process did not take them in time.
+        """
+        view = memoryview(data).cast("B")
+        with self._lock:
+            sender = functools.partial(self._send, client, wakes=wakes, recovery=Recovery(client, deadline=deadline))
+            if self._offset is None:
+                self._offset = sender(b"", at=0, is_end=False)
+            began = self._offset
+            is_done = not view and not is_end
+            while not (is_done or self.is_closed):
+                deadline.check("the process in the sandbox takes its input")
+                at = self._offset - began
+                piece = bytes(view[at : at + wire.MAX_STDIN_BYTES])
+                is_last = at + len(piece) == len(view)
+                self._offset = sender(piece, at=self._offset, is_end=is_end and is_last)
+                is_done = is_last and self._offset == began + len(view)
+            self.is_closed |= is_end
+            return self._offset - began
+
+    def _send(
+        self, client: AgentClient, piece: bytes, *, at: int, is_end: bool, wakes: bool, recovery: Recovery
+    ) -> int:
+        """How many bytes of input the process has taken in all."""
+        while True:
+            try:
+                taken = processes.send_input(
+                    client, self._process_id, piece, offset=at, is_end=is_end, wakes=wakes, deadline=recovery.deadline
+                )
+            except DOUBTFUL as error:
+                recovery.after_failure(error)
+                continue
+            recovery.note_success()
+            self.is_closed |= taken.is_closed
+            if taken.offset < at + len(piece) and not taken.is_closed and not wakes:
+                recovery.await_awake()  # it did not take all of it for a while
+            return taken.offset
+
+
+class Feeder:
+    """Sends a source to a process's input in a thread of its own, and closes the input at the source's end.
+
+    The thread ends by itself when the process takes no more. One that waits for the source's next piece then cannot be
+    woken: it ends with that piece, or with the program.
+    """
+
+    def __init__(self, client: AgentClient, process_input: Input, source: Source) -> None:
+        self._client = client
+        self._input = process_input
+        self._pieces = _to_pieces(source)
+        self._failure: BaseException | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._feed, name="vmnest-stdin", daemon=True)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """It feeds during this block, which reads the output; what the source raised is raised at its end."""
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._stopping.set()
+            self._thread.join(STOP_SECONDS)
+        if self._failure is not None:
+            raise self._failure
+
+    def _feed(self) -> None:
+        try:
+            for piece in self._pieces:
+                if self._stopping.is_set():
+                    return
+                self._input.send(self._client, piece, wakes=False)
+                if self._input.is_closed:
+                    return
+            self._input.send(self._client, b"", is_end=True, wakes=False)
+        except (errors.AgentError, errors.MicroVMEndedError, errors.TransportError) as error:
+            # Whoever reads the output meets the same, and knows better what it means.
+            _logger.info("a process did not get all of its input: %s", error)
+        except BaseException as error:
+            self._failure = error
+
+
+@contextlib.contextmanager
+def feed(client: AgentClient, process_input: Input, source: Source | None) -> Iterator[None]:
+    """Feed a process its input while its output is read in this block; nothing if there is no source."""
+    if source is None:
+        yield
+    else:
+        with Feeder(client, process_input, source).running():
+            yield
+
+
+def _to_pieces(source: Source) -> Iterator[bytes | memoryview]:
+    """The bytes of a source, in pieces as they come."""
+    if isinstance(source, str):
+        source = source.encode("utf-8")
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        yield memoryview(source).cast("B")
+        return
+    for piece in source:
+        if not isinstance(piece, (bytes, bytearray, memoryview)):
+            raise errors.UsageError(f"input must come as bytes, not as {type(piece).__name__}")
+        yield bytes(piece)

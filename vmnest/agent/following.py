@@ -1,0 +1,163 @@
+"""Reading a process's output to its end, through cuts, quiet times, renewed tokens and suspensions.
+
+Strategy: one answer after the other is asked for, each from the offset that was reached. An answer ends when it is
+large or quiet; when it is cut, the next one begins where it was cut. What was handed out is counted, nothing else: what
+was in flight when the caller was interrupted comes again. How to go on between two answers is ``recovery``'s.
+
+The end of a process is told by its EXIT frame alone. A process that the agent does not know any more has an end that
+nobody knows; then an error says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .. import errors
+from .._guest.agentd import wire
+from ..deadline import NEVER, Deadline
+from . import outputs, processes, starting
+from .recovery import DOUBTFUL, Recovery
+
+if TYPE_CHECKING:
+    from .client import AgentClient
+
+__all__ = ["Follower"]
+
+
+class Follower:
+    """Reads one process's output. One thread reads at a time; ``stop`` and ``recovery.stir`` are for any.
+
+    Args:
+        client: Of the agent.
+        process_id: The process.
+        name: The command's, for messages.
+        offset: Where to begin.
+        first: An answer that has begun already.
+
+    Attributes:
+        offset: The bytes of output that were handed out, or are known to be missing.
+        exit: The end of the process, once it was read.
+        info: What the agent said last of the process.
+        recovery: How it goes on after a cut.
+    """
+
+    def __init__(
+        self,
+        client: AgentClient,
+        process_id: str,
+        *,
+        name: str,
+        offset: int = 0,
+        first: processes.Answer | None = None,
+    ) -> None:
+        self.offset = offset
+        self.exit: outputs.Exit | None = None
+        self.info: outputs.ProcessInfo | None = None
+        self._client = client
+        self._process_id = process_id
+        self._name = name
+        self._deadline = _Current()
+        self.recovery = Recovery(client, deadline=self._deadline)
+        self._is_quiet = False
+        self._answer: processes.Answer | None = None
+        self._events: Iterator[outputs.Event] = iter(())
+        if first is not None:
+            self._read(first)
+
+    def next(self, deadline: Deadline = NEVER) -> outputs.Chunk | None:
+        """The next piece of output, or None once the process has ended.
+
+        Raises:
+            errors.WaitTimeoutError: neither within the deadline.
+            errors.MicroVMEndedError: the MicroVM has ended, and the process with it.
+            errors.AgentUnreachableError: nobody knows what became of the process.
+        """
+        self._deadline.inner = deadline
+        try:
+            while self.exit is None:
+                event = self._next_event()
+                if isinstance(event, outputs.Chunk):
+                    self.offset = event.offset + len(event.data) + event.missing
+                    return event
+        except BaseException:
+            # What was received and not handed out comes again.
+            self.stop()
+            raise
+        self.stop()
+        return None
+
+    def stop(self) -> None:
+        """End the answer that is under way; ``next`` would ask for another."""
+        answer, self._answer = self._answer, None
+        self._events = iter(())
+        if answer is not None:
+            answer.close()
+
+    def _next_event(self) -> outputs.Event | None:
+        """The next event; None when there is none yet, and it was seen to that there may be."""
+        try:
+            if self._answer is None:
+                self._ask()
+            event = next(self._events, None)
+        except errors.ProcessNotFoundError as error:
+            raise self._lost(error) from error
+        except DOUBTFUL as error:
+            self.stop()
+            self._after_failure(error)
+            return None
+        if event is None:
+            self.stop()
+            return None
+        self._take(event)
+        return event
+
+    def _take(self, event: outputs.Event) -> None:
+        self.recovery.note_success()
+        if isinstance(event, outputs.Exit):
+            self.exit = event
+            # An answer that was read to its end gives its connection back.
+            with contextlib.suppress(errors.VmnestError):
+                next(self._events, None)
+        elif isinstance(event, outputs.ProcessInfo):
+            self.info = event
+        else:
+            self._is_quiet = False
+
+    def _ask(self) -> None:
+        if self._is_quiet:
+            self.recovery.await_awake()
+        wait = self._deadline.clamp(wire.MAX_WAIT_SECONDS)
+        answer = processes.watch(
+            self._client, self._process_id, offset=self.offset, wait=round(wait, 3), deadline=self._deadline
+        )
+        self._read(answer)
+
+    def _read(self, answer: processes.Answer) -> None:
+        self._is_quiet = True
+        self._answer = answer
+        self._events = answer.events(offset=self.offset)
+
+    def _after_failure(self, error: errors.VmnestError) -> None:
+        try:
+            self.recovery.after_failure(error)
+        except DOUBTFUL as last:
+            raise self._lost(last) from last
+        self._is_quiet = False  # the MicroVM was looked at just now
+
+    def _lost(self, reason: errors.VmnestError) -> errors.AgentUnreachableError:
+        return starting.lost(self._name, reason, process_id=self._process_id)
+
+
+class _Current(Deadline):
+    """The deadline of whoever reads just now: an answer may serve several calls, one after the other."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.inner: Deadline = NEVER
+
+    def remaining(self) -> float | None:
+        return self.inner.remaining()

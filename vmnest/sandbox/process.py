@@ -1,0 +1,395 @@
+"""``Process``: a program that runs in a sandbox while its caller watches it, feeds it, or does something else."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import errors
+from .._guest.agentd import wire
+from ..agent import arguments, commands, feeding, following, outputs, processes
+from ..agent.recovery import DOUBTFUL
+from ..agent.results import ExecResult
+from ..deadline import NEVER, Deadline
+from ..wire import names
+
+if TYPE_CHECKING:
+    from ..agent.client import AgentClient
+    from ..agent.recovery import Watch
+
+__all__ = ["Line", "Process"]
+
+KILL_SECONDS = 30.0  # at the end of a ``with`` block
+MAX_LINE_CHARS = 1024 * 1024
+CONTACT_SECONDS = 25.0  # after so long without a word from the agent, its MicroVM may sleep
+
+_logger = logging.getLogger(__name__)
+
+
+class Line(NamedTuple):
+    """A line of output.
+
+    Attributes:
+        stream: ``stdout``, ``stderr``, or ``gap`` for a line that tells of output that the sandbox did not keep.
+        text: The line without its end.
+    """
+
+    stream: str
+    text: str
+
+
+class Process:
+    """A program in a sandbox, made by ``Sandbox.spawn`` or found by ``Sandbox.attach_process``.
+
+    Leaving a ``with`` block kills it if it still runs, unless it was detached. Iterating gives its output as it comes,
+    and goes on after cut connections and suspensions at the very byte. While its sandbox is suspended, reading waits
+    until something resumes it: ``write`` and ``signal`` do, reading and ``resize`` do not.
+
+    Safe for threads, of which one reads at a time: ``wait`` in another waits for the one that iterates.
+
+    Attributes:
+        id: By it, any process of any machine can attach to it.
+        command: The program and its arguments.
+        pid: Its number in the sandbox.
+        is_pty: It runs in a terminal: then all output is ``stdout``.
+        state_watch: Called with the sandbox's state when it is found suspended, and with None when it goes on.
+    """
+
+    def __init__(
+        self,
+        info: outputs.ProcessInfo,
+        *,
+        agent: AgentClient,
+        awake: Callable[[Deadline], AgentClient],
+        offset: int = 0,
+        is_new: bool = True,
+    ) -> None:
+        """Not for users: see ``Sandbox.spawn`` and ``Sandbox.attach_process``."""
+        self.id = info.id
+        self.command = info.command
+        self.pid = info.pid
+        self.is_pty = info.is_pty
+        self._name = info.command[0] if info.command else info.id
+        self._agent = agent
+        self._awake = awake
+        self._input = feeding.Input(info.id, offset=0 if is_new else None)
+        self._follower = following.Follower(agent, info.id, name=self._name, offset=offset)
+        self._end: outputs.Exit | None = None
+        self._reading = threading.Lock()  # held by the thread that asks for the next piece
+        self._changed = threading.Condition()  # told when somebody stops to iterate
+        self._reader: threading.Thread | None = None  # who iterates
+        self._size: tuple[int, int] | None = None  # of the terminal, wanted and not sent
+        self._entered_by = os.getpid()
+        self._is_detached = False
+        self._seen_at = agent.clock.monotonic()  # when the agent was last heard
+        self._has_input = info.stdin != wire.STDIN_NONE
+        self.state_watch: Watch | None = None
+        self._follower.recovery.on_pause = self._on_pause
+
+    def __repr__(self) -> str:
+        how = "running" if self.exit_code is None else f"exit code {self.exit_code}"
+        return f"Process({self.id!r}, {self._name!r}, {how})"
+
+    # -- what is known of it -------------------------------------------------------------------------------------------
+
+    @property
+    def offset(self) -> int:
+        """How many bytes of output were read, of all streams; ``attach_process`` goes on from there."""
+        return self._follower.offset
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its status once it is known to have ended, 128+N when signal N ended it. Nobody is asked."""
+        return None if self._end is None else self._end.exit_code
+
+    @property
+    def signal_name(self) -> str | None:
+        """The signal that ended it, or None."""
+        return None if self._end is None else self._end.signal
+
+    @property
+    def timed_out(self) -> bool:
+        """It was ended at its timeout."""
+        return self._end is not None and self._end.timed_out
+
+    def poll(self) -> int | None:
+        """Ask whether it has ended; its exit code, or None. A suspended sandbox sleeps on, and nothing in it ends.
+
+        Raises:
+            errors.ProcessNotFoundError: the agent does not know it (any more).
+            errors.MicroVMEndedError: the sandbox has ended, and it with it.
+        """
+        if self._end is None and not self._may_sleep():
+            with contextlib.suppress(errors.SandboxSuspendedError):
+                self._learn(processes.fetch(self._agent, self.id, wakes=False))
+        return self.exit_code
+
+    # -- output --------------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[outputs.Chunk]:
+        return self.chunks()
+
+    def chunks(self) -> Iterator[outputs.Chunk]:
+        """Its output, in pieces as they come, until it has ended.
+
+        Raises:
+            errors.MicroVMEndedError: the sandbox has ended, and it with it.
+            errors.AgentUnreachableError: nobody knows what became of it.
+        """
+        me = threading.current_thread()
+        self._reader = me
+        try:
+            while (chunk := self._next(NEVER)) is not None:
+                yield chunk
+        finally:
+            if self._reader is me:
+                self._reader = None
+            with self._changed:
+                self._changed.notify_all()
+
+    def lines(self, *, encoding: str = "utf-8", errors: str = "replace") -> Iterator[Line]:
+        """Its output line by line. A line that is longer than a million characters comes in pieces.
+
+        Args:
+            encoding: That of the output.
+            errors: What to do with bytes that are not, as for ``bytes.decode``.
+        """
+        splitters: dict[str, _Splitter] = {}
+        for chunk in self.chunks():
+            if chunk.missing:
+                for name, splitter in splitters.items():
+                    yield from (Line(name, text) for text in splitter.finish())
+                yield Line(outputs.GAP, f"[... {chunk.missing} bytes are missing here ...]")
+                continue
+            if chunk.stream not in splitters:
+                splitters[chunk.stream] = _Splitter(encoding, errors)
+            for text in splitters[chunk.stream].feed(chunk.data):
+                yield Line(chunk.stream, text)
+        for name, splitter in splitters.items():
+            yield from (Line(name, text) for text in splitter.finish())
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end, and return its exit code. Output that nobody has read is read and dropped.
+
+        Raises:
+            errors.WaitTimeoutError: it has not ended within so many seconds.
+            errors.MicroVMEndedError: the sandbox has ended, and it with it.
+            errors.AgentUnreachableError: nobody knows what became of it.
+        """
+        deadline = Deadline(timeout, clock=self._agent.clock)
+        while self._end is None or self._follower.exit is None:
+            if self._is_read_elsewhere():
+                deadline.check(f"the end of {self._name}")
+                with self._changed:
+                    # The other thread may leave without a word: it is looked for now and then.
+                    self._changed.wait(deadline.clamp(0.5))
+            elif self._next(deadline) is None:
+                break
+        assert self._end is not None
+        return self._end.exit_code
+
+    def communicate(
+        self, data: feeding.Source | None = None, *, output_limit: int = commands.OUTPUT_LIMIT_BYTES,
+        timeout: float | None = None,
+    ) -> ExecResult:  # fmt: skip
+        """Feed it all of its input, close that, and read its output to the end.
+
+        Args:
+            data: Bytes, or pieces of them, which a thread takes.
+            output_limit: Bytes of each stream that the result holds, half of its beginning and half of its end.
+            timeout: Seconds; None for no end.
+
+        Raises:
+            errors.WaitTimeoutError: it has not ended in time, and runs on.
+        """
+        deadline = Deadline(timeout, clock=self._agent.clock)
+        outlet = commands.Outlet(limit=output_limit)
+        with feeding.feed(self._agent, self._input, data if data is not None or not self._has_input else b""):
+            while (chunk := self._next(deadline)) is not None:
+                outlet.take(chunk)
+        assert self._end is not None
+        return outlet.to_result(self._end)
+
+    # -- input, signals, terminal --------------------------------------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview | str, *, timeout: float | None = None) -> int:
+        """Write to its input, and wait until it has taken that. A suspended sandbox is resumed.
+
+        Args:
+            data: Bytes, or text that is written as UTF-8.
+            timeout: Seconds; None for no end.
+
+        Returns:
+            How many bytes it took: fewer than there are if it has closed its input, or has ended.
+
+        Raises:
+            errors.NoInputError: it was started without an input.
+            errors.WaitTimeoutError: it did not take them in time.
+        """
+        return self._write(data.encode("utf-8") if isinstance(data, str) else data, is_end=False, timeout=timeout)
+
+    def close_stdin(self, *, timeout: float | None = None) -> None:
+        """Close its input: it reads what was written, then the end. In a terminal it gets an end-of-file character."""
+        self._write(b"", is_end=True, timeout=timeout)
+
+    def signal(self, signal: str | int) -> bool:
+        """Send it a signal (``INT``, ``SIGINT`` and 2 are the same), and all that it has started.
+
+        A suspended sandbox is resumed. Returns False if there was nobody left to get it.
+        """
+        delivered = processes.send_signal(self._awake(NEVER), self.id, signal)
+        self._note_awake()
+        return delivered
+
+    def terminate(self) -> bool:
+        """``signal("TERM")``."""
+        return self.signal("TERM")
+
+    def kill(self) -> bool:
+        """``signal("KILL")``."""
+        return self.signal("KILL")
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Give its terminal another size. A suspended sandbox sleeps on: the size is sent when it goes on.
+
+        Raises:
+            errors.NoTerminalError: it runs in none.
+        """
+        arguments.build_size(columns, rows)
+        self._size = columns, rows
+        if not self._may_sleep():
+            self._send_size()
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    def detach(self) -> None:
+        """Leave it running when this object, or its ``with`` block, is left. Reading and all else still work."""
+        self._is_detached = True
+        # Whoever reads in another thread reads on.
+        if self._reading.acquire(blocking=False):
+            try:
+                self._follower.stop()
+            finally:
+                self._reading.release()
+
+    def __enter__(self) -> Process:
+        self._entered_by = os.getpid()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._entered_by != os.getpid():
+            return  # a forked child leaves the block of its parent, who goes on in it
+        if self._is_detached or self._end is not None:
+            return
+        try:
+            deadline = Deadline(KILL_SECONDS, clock=self._agent.clock)
+            processes.remove(self._awake(deadline), self.id, deadline=deadline)
+        except errors.MicroVMEndedError:
+            return  # and it with it
+        except errors.VmnestError as failure:
+            if error is None:
+                raise
+            _logger.warning("the process %s in a sandbox was not killed: %s", self.id, failure)
+        finally:
+            self._follower.stop()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _next(self, deadline: Deadline) -> outputs.Chunk | None:
+        """The next piece of output for the one thread that asks; None at the end."""
+        left = deadline.remaining()
+        if not self._reading.acquire(timeout=-1 if left is None else left):
+            deadline.check(f"the end of {self._name}")
+        try:
+            chunk = self._follower.next(deadline)
+            self._seen_at = self._agent.clock.monotonic()
+            if chunk is None:
+                self._end = self._follower.exit
+            return chunk
+        finally:
+            self._reading.release()
+
+    def _is_read_elsewhere(self) -> bool:
+        reader = self._reader
+        return reader is not None and reader is not threading.current_thread() and reader.is_alive()
+
+    def _write(self, data: bytes | bytearray | memoryview, *, is_end: bool, timeout: float | None) -> int:
+        deadline = Deadline(timeout, clock=self._agent.clock)
+        taken = self._input.send(self._awake(deadline), data, is_end=is_end, deadline=deadline)
+        self._note_awake()
+        return taken
+
+    def _note_awake(self) -> None:
+        """The agent did something for us: whoever waits for the sandbox to wake up looks at once."""
+        self._seen_at = self._agent.clock.monotonic()
+        self._follower.recovery.stir()
+        self._send_size()
+
+    def _may_sleep(self) -> bool:
+        """Whether its MicroVM is suspended, as far as can be seen; asked only when nothing was heard for a while."""
+        if self._agent.clock.monotonic() - self._seen_at < CONTACT_SECONDS:
+            return False
+        state = self._agent.look()
+        if state in names.ENDED_STATES:
+            raise self._agent.ended(state)
+        return state in (names.SUSPENDING, names.SUSPENDED)
+
+    def _send_size(self) -> None:
+        size, self._size = self._size, None
+        if size is None:
+            return
+        try:
+            processes.resize(self._agent, self.id, columns=size[0], rows=size[1])
+        except DOUBTFUL as failure:
+            # Another is on its way already, or this one goes when the sandbox is reached again.
+            self._size = self._size or size
+            _logger.info("the size of a terminal was not sent: %s", failure)
+
+    def _on_pause(self, state: str | None) -> None:
+        if state is None:
+            self._send_size()
+        if self.state_watch is not None:
+            self.state_watch(state)
+
+    def _learn(self, info: outputs.ProcessInfo) -> None:
+        self._seen_at = self._agent.clock.monotonic()
+        if info.exit_code is not None:
+            self._end = outputs.Exit(info.exit_code, info.signal, info.timed_out)
+
+
+class _Splitter:
+    """Bytes of one stream to lines, whatever the pieces that they come in."""
+
+    def __init__(self, encoding: str, handling: str) -> None:
+        self._decoder = codecs.getincrementaldecoder(encoding)(handling)
+        self._parts: list[str] = []  # of the line that is not complete yet
+        self._length = 0
+
+    def feed(self, data: bytes) -> Iterator[str]:
+        *whole, rest = self._decoder.decode(data).split("\n")
+        for text in whole:
+            yield self._take(text).removesuffix("\r")
+        self._parts.append(rest)
+        self._length += len(rest)
+        if self._length > MAX_LINE_CHARS:
+            yield self._take("")
+
+    def finish(self) -> Iterator[str]:
+        """What is left; the stream goes on elsewhere, or not at all."""
+        text = self._take(self._decoder.decode(b"", True))
+        self._decoder.reset()
+        if text:
+            yield text
+
+    def _take(self, end: str) -> str:
+        text = "".join((*self._parts, end))
+        self._parts, self._length = [], 0
+        return text
