@@ -11,6 +11,7 @@ pytest_plugins = [
     "tests.support.live",
     "tests.support.peers",
     "tests.support.cutting",
+    "tests.support.minimal",
     "tests.support.control",  # after those that it imports, or pytest cannot rewrite their assertions
     "tests.support.emulated",
     "tests.support.planes",

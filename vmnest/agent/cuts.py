@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 def is_cut(error: errors.VmnestError) -> bool:
-    """The connection ended after something had been sent. (Of what was never sent, the client has tried enough.)"""
-    return isinstance(error, errors.TransportError) and error.sent
+    """The answer was lost after something had been sent. (With what was never sent, the client has tried enough.)"""
+    return isinstance(error, errors.AgentUnreachableError) or (isinstance(error, errors.TransportError) and error.sent)
 
 
 def repeated(client: AgentClient, ask: Callable[[bool], T], *, may_repeat: Callable[[], bool], deadline: Deadline) -> T:

@@ -19,7 +19,7 @@ from .tools import Tools
 if TYPE_CHECKING:
     from ..deadline import Deadline
 
-__all__ = ["Found", "scan", "stat"]
+__all__ = ["EACH", "Found", "parse_fields", "scan", "stat"]
 
 _FORMAT = "%f %s %Y %u %g %i %Z"
 _FIELDS = 7
@@ -39,7 +39,7 @@ find . -mindepth 1 -maxdepth "$1" -exec sh -c "$3" "$2" {{}} +
 :
 """
 # Run for many names at a time; $0 is the word.
-_EACH = f"""\
+EACH = f"""\
 stat -c "$0:entry {_FORMAT} %n" "$@"
 for f do
     if [ -L "$f" ]; then printf '%s:link %s%s:target ' "$0" "$f" "$0"; readlink "$f"
@@ -72,7 +72,7 @@ def stat(tools: Tools, path: str, *, follow: bool = True, sha256: bool = False, 
     told, _, rest = output.partition(b"\n")
     digest, _, target = rest.partition(b"\n")
     fields = told.split(b" ")
-    entry = _to_entry(fields, name=os.path.basename(path.rstrip("/")) or "/", path=path)
+    entry = parse_fields(fields, name=os.path.basename(path.rstrip("/")) or "/", path=path)
     if digest:
         entry = entry._replace(sha256=digest[:64].decode("ascii", "replace"))
     if entry.is_link:
@@ -83,7 +83,7 @@ def stat(tools: Tools, path: str, *, follow: bool = True, sha256: bool = False, 
 def scan(tools: Tools, path: str, *, depth: int, deadline: Deadline) -> list[Entry]:
     """What is in a directory: each directory before what is in it, names in the order of their bytes."""
     word = os.urandom(16).hex()
-    output, _ = tools.run(_SCAN, str(depth), word, _EACH, path=path, deadline=deadline)
+    output, _ = tools.run(_SCAN, str(depth), word, EACH, path=path, deadline=deadline)
     found: dict[bytes, Entry] = {}
     link = b""
     for record in output.split(word.encode("ascii") + b":")[1:]:
@@ -92,7 +92,7 @@ def scan(tools: Tools, path: str, *, depth: int, deadline: Deadline) -> list[Ent
             *fields, name = told.removesuffix(b"\n").split(b" ", _FIELDS)
             way = name.removeprefix(b"./")
             text = entries.to_text(way)
-            found[way] = _to_entry(fields, name=os.path.basename(text), path=os.path.join(path, text))
+            found[way] = parse_fields(fields, name=os.path.basename(text), path=os.path.join(path, text))
         elif kind == b"link":
             link = told.removeprefix(b"./")
         elif kind == b"target":
@@ -103,7 +103,12 @@ def scan(tools: Tools, path: str, *, depth: int, deadline: Deadline) -> list[Ent
     return [found[way] for way in sorted(found, key=lambda way: way.split(b"/"))]
 
 
-def _to_entry(fields: list[bytes], *, name: str, path: str) -> Entry:
+def parse_fields(fields: list[bytes], *, name: str, path: str) -> Entry:
+    """The entry that the fields of ``stat`` make.
+
+    Raises:
+        errors.AgentAnswerError: they are none of its.
+    """
     try:
         mode, size, mtime, uid, gid = (
             int(field, base) for field, base in zip(fields[:5], (16, *[10] * 4), strict=True)

@@ -48,7 +48,7 @@ if [ -L "$a" ]; then need readlink; t=$(readlink -f "$a" && echo .) || fail file
 if [ -e "$t" ] && [ ! -f "$t" ]; then fail not_a_file; fi
 w=${t%/*}/.vmnest-$1
 """
-_PREPARE = _TARGET + 'mkdir -p "${t%/*}/" && : > "$w"'
+_PREPARE = _TARGET + 'mkdir -p "${t%/*}/" || { [ -e "${t%/*}" ] && fail not_a_directory; exit 1; }; : > "$w"'
 _APPEND = f'{_TARGET}dd if="$b" of="$w" bs={BLOCK_BYTES} seek="$2" conv=notrunc'
 # What was renamed by an attempt whose answer was lost is in its place already.
 _COMMIT = (

@@ -145,7 +145,7 @@ class Tools:
 
 def _escape(path: str) -> str:
     """A path for ``printf %b``: no tool takes it for an option, and all of it is text."""
-    rooted = path if path.startswith("/") else f"./{path}"
-    data = paths.to_bytes(rooted)
-    text = data.replace(b"\\", b"\\\\").decode("utf-8", "surrogateescape")
+    data = paths.to_bytes(path)
+    rooted = data if data.startswith(b"/") else b"./" + data
+    text = rooted.replace(b"\\", b"\\\\").decode("utf-8", "surrogateescape")
     return "".join(f"\\0{ord(each) - 0xDC00:03o}" if "\udc80" <= each <= "\udcff" else each for each in text)
