@@ -137,8 +137,11 @@ class Loop:
         while not self._is_stopping:
             for descriptor, _ in self._epoll.poll(self._patience(), _MAX_EVENTS):
                 callback = self._callbacks.get(descriptor)
-                if callback is not None and not self._call(callback):
-                    with contextlib.suppress(OSError):  # the callback may have closed it before it failed
+                if callback is None or self._call(callback):
+                    continue
+                # The callback may have closed it before it failed, and the number may be another one's by now.
+                if self._callbacks.get(descriptor) is callback:
+                    with contextlib.suppress(OSError):
                         self.unwatch(descriptor)
             now = self._watch.read()
             while self._timers and self._timers[0][0] <= now:

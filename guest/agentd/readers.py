@@ -38,6 +38,7 @@ class Reader:
         self._connection = connection
         self._descriptor = connection.fileno()
         self._is_gone = False
+        self._is_closed = False  # guarded by the process's lock, as is the one above
         self._cursor = process.attach(offset)
         try:
             loop.watch(self._descriptor, self._on_hangup, events=select.EPOLLRDHUP)
@@ -49,6 +50,8 @@ class Reader:
 
     def close(self) -> None:
         """The process need not wait for this reader."""
+        with self._process.changed:
+            self._is_closed = True
         self._loop.unwatch(self._descriptor)
         self._connection.settimeout(wire.CONNECTION_IDLE_SECONDS)
         self._process.detach()
@@ -103,14 +106,15 @@ class Reader:
     def _on_hangup(self) -> None:
         poller = select.poll()
         poller.register(self._descriptor, select.POLLRDHUP)
-        if not poller.poll(0):
-            return
-        self._loop.unwatch(self._descriptor)
         with self._process.changed:
+            # Of a reader that was closed meanwhile the descriptor may be somebody else's by now.
+            if self._is_closed or not poller.poll(0):
+                return
+            self._loop.unwatch(self._descriptor)
             self._is_gone = True
             self._process.changed.notify_all()
-        try:
-            # A thread that waits for the client to take more is woken by this.
-            self._connection.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return
+            try:
+                # A thread that waits for the client to take more is woken by this.
+                self._connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                return
