@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..control.microvms import MicroVM
     from .link import Link
 
-__all__ = ["check_states", "ready_for_use", "resume", "suspend", "wait"]
+__all__ = ["check_states", "ready_for_use", "resume", "run_without_agent", "suspend", "wait"]
 
 # A suspension that was accepted shows within this time, unless something ended it at once.
 ACCEPTED_SECONDS = 15.0
@@ -77,10 +77,33 @@ def _not_suspended(link: Link) -> errors.NotSuspendedError:
 
 def resume(link: Link, *, deadline: Deadline) -> None:
     """Let it go on, take the mark of a deliberate stop away, and wait until the agent answers."""
+    _wake(link, deadline=deadline)
+    link.wait_ready(deadline=deadline)
+
+
+def run_without_agent(link: Link, *, may_resume: bool, deadline: Deadline) -> MicroVM:
+    """See to it that it runs, for a use that needs no agent in it.
+
+    Raises:
+        errors.SandboxSuspendedError: it is suspended, and ``may_resume`` is False.
+        errors.MicroVMEndedError: it has ended.
+    """
+    microvm = link.look()
+    if microvm.state in _SUSPENDED:
+        if not may_resume:
+            raise link.suspended()
+        _wake(link, deadline=deadline)
+    microvm = waiting.wait_until(
+        link.control().microvms, link.microvm_id, states=(names.RUNNING,), deadline=deadline, clock=link.clock
+    )
+    link.see(microvm)
+    return microvm
+
+
+def _wake(link: Link, *, deadline: Deadline) -> None:
     microvms, microvm_id = link.control().microvms, link.microvm_id
     _until_accepted(link, lambda: microvms.resume(microvm_id, deadline=deadline), deadline=deadline)
     link.note(state_hint=names.RUNNING, stopped_at=None)
-    link.wait_ready(deadline=deadline)
 
 
 def wait(link: Link, states: Collection[str], *, deadline: Deadline) -> str:

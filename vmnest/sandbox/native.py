@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ __all__ = ["NativeShell", "open_shell"]
 OPEN_SECONDS = 60.0
 # The service cuts a WebSocket on which nothing moves for a minute.
 PING_SECONDS = 20.0
-SILENCE_SECONDS = 3 * PING_SECONDS
+MOST_UNANSWERED_PINGS = 3
 BYE_SECONDS = 2.0
 _PIECE_BYTES = 65536
 _FIRST_DELAY_SECONDS, _LAST_DELAY_SECONDS = 0.1, 2.0
@@ -50,30 +51,19 @@ def open_shell(link: Link, *, may_resume: bool = True, timeout: float | None = O
         errors.TransportError: the endpoint cannot be reached.
     """
     deadline = Deadline(timeout, clock=link.clock)
-    life.ready_for_use(link, may_resume=may_resume, deadline=deadline)
-    endpoint = _wake(link, may_resume=may_resume, deadline=deadline)
     for delay in deadlines.backoff(first=_FIRST_DELAY_SECONDS, last=_LAST_DELAY_SECONDS):
+        # The service wants it to run, for a token too.
+        microvm = life.run_without_agent(link, may_resume=may_resume, deadline=deadline)
         try:
-            return NativeShell(_dial(link, endpoint, deadline=deadline), link=link)
+            return NativeShell(_dial(link, microvm.endpoint, deadline=deadline), link=link)
         except errors.VmnestError as error:
             # After a launch and after a resume the endpoint may say for a moment that there is nobody.
-            if not refusals.is_unexecuted(error) or deadline.clamp(delay) < delay:
+            is_passing = isinstance(error, (errors.EndpointUnavailableError, errors.EndpointThrottledError))
+            if not is_passing or not refusals.is_unexecuted(error) or deadline.clamp(delay) < delay:
                 raise
             _logger.info("the shell is not there yet: %s", error)
         link.clock.sleep(delay)
     raise AssertionError("the delays do not end")
-
-
-def _wake(link: Link, *, may_resume: bool, deadline: Deadline) -> str:
-    """See to it that the MicroVM runs, which the service wants for a token; returns the endpoint."""
-    microvm = link.look()
-    if microvm.ended:
-        raise waiting.ended(microvm)
-    if microvm.state in (names.SUSPENDING, names.SUSPENDED):
-        if not may_resume:
-            raise link.suspended()
-        life.resume(link, deadline=deadline)
-    return microvm.endpoint
 
 
 def _dial(link: Link, endpoint: str, *, deadline: Deadline) -> Channel:
@@ -119,13 +109,17 @@ class NativeShell:
 
     is_pty = True
 
-    def __init__(self, channel: Channel, *, link: Link) -> None:
+    def __init__(self, channel: Channel, *, link: Link, ping_seconds: float = PING_SECONDS) -> None:
         """Not for users: see ``open_shell``."""
         self.state_watch: Callable[[str | None], object] | None = None
         self._channel = channel
         self._link = link
+        self._ping_seconds = ping_seconds
         self._sender = websocket.Sender(is_client=True)
         self._receiver = websocket.Receiver(from_client=False)
+        self._pending: deque[websocket.Message] = deque()
+        self._broken: errors.TransportError | None = None
+        self._offset = 0
         self._has_ended = False
 
     def chunks(self) -> Iterator[outputs.Chunk]:
@@ -135,14 +129,11 @@ class NativeShell:
             errors.ConnectionLostError: the connection was cut, and with it the session.
             errors.MicroVMEndedError: the MicroVM has ended.
         """
-        offset = 0
-        for message in self._messages():
-            if message.kind == websocket.CLOSE:
-                self._take_close(message)
-                return
+        while (message := self._next_message()).kind != websocket.CLOSE:
             if message.kind == websocket.BINARY or not _is_greeting(message):
+                offset, self._offset = self._offset, self._offset + len(message.data)
                 yield outputs.Chunk(outputs.STDOUT, message.data, offset, 0)
-                offset += len(message.data)
+        self._take_close(message)
 
     def write(self, data: bytes) -> int:
         """Type; how many bytes were taken: none once the connection has ended."""
@@ -174,9 +165,7 @@ class NativeShell:
         """Hang up. May be called again."""
         if not self._has_ended:
             self._has_ended = True
-            with contextlib.suppress(errors.ConnectionLostError):
-                self._channel.send(self._sender.encode_close(websocket.NORMAL), may_wait=False)
-                self._channel.flush(timeout=BYE_SECONDS)
+            self._say_bye(websocket.NORMAL)
         self._channel.close()
 
     def __enter__(self) -> NativeShell:
@@ -189,41 +178,49 @@ class NativeShell:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _messages(self) -> Iterator[websocket.Message]:
-        """What comes, but for pings and pongs; raises at an end without a CLOSE."""
-        heard_at = self._link.clock.monotonic()
-        while True:
+    def _next_message(self) -> websocket.Message:
+        """What comes next, but for pings and pongs; raises at an end without a CLOSE."""
+        while not self._pending:
+            if self._broken is not None:
+                raise self._broken
             try:
-                data = self._channel.receive(timeout=PING_SECONDS)
-                if data is None:
-                    self._channel.send(self._sender.encode(websocket.PING, b""), may_wait=False)
-                    if self._link.clock.monotonic() - heard_at > SILENCE_SECONDS:
-                        raise errors.ConnectionLostError("the shell's connection is dead: no ping is answered")
-                    continue
-                if not data:
-                    raise errors.ConnectionLostError("the shell's connection was ended without a word")
+                data = self._receive()
             except errors.ConnectionLostError as error:
                 raise self._lost(error) from error
-            heard_at = self._link.clock.monotonic()
-            yield from self._take(data)
+            self._take(data)
+        return self._pending.popleft()
 
-    def _take(self, data: bytes) -> Iterator[websocket.Message]:
+    def _receive(self) -> bytes:
+        """Some bytes; asks now and then whether there is still somebody."""
+        for _ in range(MOST_UNANSWERED_PINGS + 1):
+            data = self._channel.receive(timeout=self._ping_seconds)
+            if data is not None:
+                break
+            self._channel.send(self._sender.encode(websocket.PING, b""), may_wait=False)
+        else:
+            raise errors.ConnectionLostError("the shell's connection is dead: no ping is answered")
+        if not data:
+            raise errors.ConnectionLostError("the shell's connection was ended without a word")
+        return data
+
+    def _take(self, data: bytes) -> None:
         try:
             for message in self._receiver.feed(data):
                 if message.kind == websocket.PING:
                     self._channel.send(self._sender.encode(websocket.PONG, message.data), may_wait=False)
                 elif message.kind != websocket.PONG:
-                    yield message
+                    self._pending.append(message)
         except websocket.ProtocolError as error:
-            with contextlib.suppress(errors.ConnectionLostError):
-                self._channel.send(self._sender.encode_close(error.close_code), may_wait=False)
-                self._channel.flush(timeout=BYE_SECONDS)
-            raise errors.TransportError(f"the shell's connection is no WebSocket: {error.message}") from error
+            self._say_bye(error.close_code)
+            self._broken = errors.TransportError(f"the shell's connection is no WebSocket: {error.message}")
+
+    def _say_bye(self, code: int) -> None:
+        with contextlib.suppress(errors.ConnectionLostError):
+            self._channel.send(self._sender.encode_close(code), may_wait=False)
+            self._channel.flush(timeout=BYE_SECONDS)
 
     def _take_close(self, message: websocket.Message) -> None:
-        with contextlib.suppress(errors.ConnectionLostError):
-            self._channel.send(self._sender.encode_close(websocket.NORMAL), may_wait=False)
-            self._channel.flush(timeout=BYE_SECONDS)
+        self._say_bye(websocket.NORMAL)
         if message.close_code != websocket.NORMAL:
             said = errors.quote(message.text, limit=200) or "no reason given"
             raise self._lost(errors.ConnectionLostError(f"the service closed the shell ({message.close_code}): {said}"))
