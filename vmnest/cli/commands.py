@@ -271,7 +271,7 @@ def _start(options: _InSandboxOptions) -> int:
     )
     output.result(data, options=options, text=f"{render.to_printable(data['job'])}\n")
     output.remark(
-        f"it is frozen whenever its sandbox is suspended, unless somebody watches: vmnest attach {name} {data['job']}",
+        f"unless somebody watches, it is frozen with its sandbox when that is idle: vmnest attach {name} {data['job']}",
         options=options,
     )
     return 0

@@ -112,7 +112,7 @@ def test_a_job_is_listed_ended_and_seen_again(capfd: pytest.CaptureFixture[str])
     assert main(["exec", "web", "--background", "--", "sh", "-c", "echo \033[31ma; exec sleep 60"]) == 0
     captured = capfd.readouterr()
     job = captured.out.strip()
-    assert "it is frozen whenever its sandbox is suspended" in captured.err
+    assert "it is frozen with its sandbox when that is idle" in captured.err
     assert main(["kill", "web", job]) == 0
     assert capfd.readouterr() == (f"{job}\n", "")
     assert main(["attach", "web", job, "--from-offset", "5"]) == 143
