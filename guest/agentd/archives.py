@@ -304,7 +304,7 @@ def _parse_member(block: bytes, *, flag: bytes, records: dict[bytes, bytes]) -> 
     if kind == FILE and name.endswith(b"/"):
         kind = DIRECTORY  # as archives had it before there was a type for it
     size = _parse_size(records[b"size"]) if b"size" in records else _parse_number(block[124:136])
-    if kind != FILE and flag in _KINDS:
+    if _KINDS.get(flag, FILE) != FILE:
         size = 0  # whatever the field says, no content follows
     time = records.get(b"mtime")
     member = Member(

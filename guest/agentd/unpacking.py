@@ -93,7 +93,8 @@ class _Tree:
         self.summary = Summary()
         self._keeps_all_links = keeps_all_links
         is_new = not os.path.lexists(root)
-        os.makedirs(root, exist_ok=True)
+        if is_new:
+            os.makedirs(root, exist_ok=True)
         self._place = descents.Descent(root)
         # Outermost first; the member tells what a directory is to get at the end, if there was one.
         self._unfinished: list[tuple[Sequence[bytes], archives.Member | None]] = [((), None)] if is_new else []

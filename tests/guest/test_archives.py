@@ -272,9 +272,12 @@ def test_a_prefix_comes_before_the_name() -> None:
 
 
 def test_an_old_directory_is_a_name_that_ends_with_a_slash() -> None:
-    ((item, _),) = decode(header(name=b"x/", magic=bytes(8)) + archives.END)
-    assert isinstance(item, Member)
-    assert item.kind == archives.DIRECTORY
+    # Some of them have a size, and then a content.
+    data = header(name=b"x/", magic=bytes(8), size=b"%011o" % 3) + b"abc" + archives.padding(3) + header(name=b"y")
+    assert [show(item)[:2] for item, _ in decode(data + archives.END)] == [
+        (b"x/", archives.DIRECTORY),
+        (b"y", archives.FILE),
+    ]
 
 
 def test_names_that_are_no_utf_8_say_so() -> None:

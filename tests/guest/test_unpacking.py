@@ -123,7 +123,7 @@ def test_a_root_may_be_named_by_a_link(root: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to("nowhere")])
 def test_a_root_that_is_no_directory_is_an_error(root: Path, make: Callable[[Path], object]) -> None:
     make(root / "x")
-    with pytest.raises(OSError, match=r"exists|No such file|Not a directory"):
+    with pytest.raises(OSError, match=r"No such file|Not a directory"):
         unpack(root / "x", file(b"f"))
 
 
