@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from .. import errors
 from ..ops import commands
-from . import console, ndjson, output, render, signals, terminal
+from . import console, failure, ndjson, output, render, signals, terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,9 +53,13 @@ class Front:
         except console.Left:
             self._advise(process)
             return None
-        except BaseException:
-            if interrupts.is_paused or (self._leaves and not self._reads):
+        except failure.Ended:
+            if interrupts.is_paused or self._leaves:
                 self._advise(process)
+            raise
+        except errors.AgentUnreachableError as error:
+            if self._name is not None:
+                error.add_hint(f"Should it still run, this shows its output: vmnest attach {self._name} {process.id}")
             raise
         finally:
             self.was_killed = interrupts.was_killed

@@ -50,8 +50,9 @@ class Process:
         assert self.exit_code is not None
         return self.exit_code
 
-    def write(self, data: bytes, /) -> None:
+    def write(self, data: bytes, /) -> int:
         self.read += data
+        return len(data)
 
     def close_stdin(self) -> None:
         self.is_input_closed.set()
@@ -263,9 +264,42 @@ def test_a_sandbox_that_ends_with_its_command_gives_no_advice(capfd: pytest.Capt
     assert "attach" not in capfd.readouterr().err
 
 
-def test_what_the_process_raises_is_raised() -> None:
+@pytest.mark.parametrize("leaves", [True, False])
+def test_what_the_process_raises_is_raised_without_advice(leaves: bool, capfd: pytest.CaptureFixture[str]) -> None:
     def act() -> None:
         raise errors.MicroVMEndedError("gone")
 
     with pytest.raises(errors.MicroVMEndedError):
+        attend(front(leaves=leaves), Interrupted(act))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_command_of_which_nobody_knows_can_be_asked_for_later() -> None:
+    def act() -> None:
+        raise errors.AgentUnreachableError("no answer", hint="The command may still be running.")
+
+    with pytest.raises(errors.AgentUnreachableError) as caught:
         attend(front(), Interrupted(act))
+    assert caught.value.hint is not None
+    assert caught.value.hint.endswith("vmnest attach box job-1")
+    with pytest.raises(errors.AgentUnreachableError) as caught:
+        attend(front(name=None), Interrupted(act))
+    assert caught.value.hint == "The command may still be running."
+
+
+def test_a_reader_that_goes_is_no_news(capfd: pytest.CaptureFixture[str]) -> None:
+    def act() -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        attend(front(leaves=True), Interrupted(act))
+    assert capfd.readouterr().err == ""
+
+
+def test_what_ends_us_leaves_a_job_into_which_we_typed(keyboard: int, capfd: pytest.CaptureFixture[str]) -> None:
+    process = Interrupted(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(failure.Ended):
+        attend(front(leaves=True, reads=True), process)
+    assert process.sent == []
+    assert "vmnest attach box job-1" in capfd.readouterr().err
+    os.close(keyboard)
