@@ -50,12 +50,13 @@ class ProcessApi:
 
     def _start(self, request: Request) -> answers.Answer:
         query = queries.Query(request.head)
+        place = None if query.one("wait") is None else _parse_place(query)
         document = documents.receive(request.body)
         process_id = commands.parse_id("id", document.text("id"))
         process, is_new = self._known.start(process_id, lambda: self._build_order(document))
-        if query.one("wait") is None:
+        if place is None:
             return answers.build_json(201 if is_new else 200, process.document())
-        return self._stream(request, process, query=query)
+        return self._stream(request, process, place=place)
 
     def _build_order(self, document: documents.Document) -> processes.Order:
         retain = document.text("retain", wire.RETAIN_BLOCK)
@@ -68,11 +69,11 @@ class ProcessApi:
         return answers.build_json(200, self._find(request).document())
 
     def _output(self, request: Request) -> answers.Answer:
-        return self._stream(request, self._find(request), query=queries.Query(request.head))
+        return self._stream(request, self._find(request), place=_parse_place(queries.Query(request.head)))
 
-    def _stream(self, request: Request, process: Process, *, query: queries.Query) -> answers.Answer:
-        wait = query.seconds("wait", 0.0, maximum=wire.MAX_WAIT_SECONDS)
-        reader = readers.Reader(process, query.count("offset"), loop=self._loop, connection=request.connection)
+    def _stream(self, request: Request, process: Process, *, place: tuple[int, float]) -> answers.Answer:
+        offset, wait = place
+        reader = readers.Reader(process, offset, loop=self._loop, connection=request.connection)
         answer = answers.Answer(
             200, length=None, blocks=reader.blocks(wait=wait), headers=(("Content-Type", wire.FRAMES_TYPE),)
         )
@@ -111,6 +112,11 @@ class ProcessApi:
 
     def _find(self, request: Request) -> Process:
         return self._known.find(request.parameter)
+
+
+def _parse_place(query: queries.Query) -> tuple[int, float]:
+    """From which offset on output is wanted, and how long a quiet process is waited for."""
+    return query.count("offset"), query.seconds("wait", 0.0, maximum=wire.MAX_WAIT_SECONDS)
 
 
 def parse_signal(value: object) -> int:

@@ -32,7 +32,7 @@ _LINGER_SECONDS = 2.0
 _ACCEPT_PAUSE_SECONDS = 0.05
 _FREE_THREAD_SECONDS = 10.0
 _MAX_TURNED_AWAY = 64
-_FULL_BODY = b'{"detail":"the sandbox serves as many connections as it can","code":"%b"}' % wire.OVERLOADED.encode("ascii")
+_FULL_BODY = b'{"detail":"the sandbox serves as many connections as it can","code":"%b"}' % wire.OVERLOADED.encode()
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
     b"Connection: close\r\nRetry-After: 1\r\n\r\n%b"

@@ -169,11 +169,13 @@ def test_what_was_confirmed_stays_while_there_is_room_for_it(store: retained.Sto
     assert read_all(output) == [(frames.STDOUT, data)]
 
 
-def test_an_older_confirmation_takes_nothing_back(store: retained.Store) -> None:
+def test_an_older_confirmation_takes_nothing_back(store: retained.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retained, "MAX_UNCONFIRMED_BYTES", 60)
     output = retained.Output(store, limit=10, retain=wire.RETAIN_BLOCK)
     output.append(frames.STDOUT, bytes(100))
     output.confirm(90)
     output.confirm(5)
+    assert not output.must_pause
     assert read_all(output) == [(frames.STDOUT, bytes(5)), (frames.GAP, 85), (frames.STDOUT, bytes(10))]
 
 
@@ -289,19 +291,13 @@ def test_a_small_output_that_is_over_touches_no_disk(store: retained.Store, monk
 
 # -- against a model
 
-PIECES = st.lists(
-    st.one_of(
-        st.tuples(st.sampled_from([frames.STDOUT, frames.STDERR]), st.integers(1, 300)),
-        st.tuples(st.just("confirm"), st.integers(0, 100)),
-        st.tuples(st.just("give up"), st.just(0)),
-        st.tuples(st.just("settle"), st.just(0)),
-    ),
-    max_size=60,
-)
+APPENDS = st.tuples(st.sampled_from([frames.STDOUT, frames.STDERR]), st.integers(1, 60))
+OTHERS = st.sampled_from([("confirm", 0), ("confirm", 50), ("confirm", 100), ("give up", 0), ("settle", 0)])
+PIECES = st.lists(st.one_of(APPENDS, APPENDS, APPENDS, OTHERS), min_size=12, max_size=60)
 
 
 @settings(max_examples=200, deadline=None)
-@given(pieces=PIECES, limit=st.integers(0, 400), is_small=st.booleans(), limit_of_reads=st.integers(1, 500))
+@given(pieces=PIECES, limit=st.integers(0, 600), is_small=st.booleans(), limit_of_reads=st.integers(1, 500))
 def test_any_course_of_things_keeps_what_the_rules_say(
     pieces: list[tuple[object, int]], limit: int, is_small: bool, limit_of_reads: int
 ) -> None:
