@@ -107,7 +107,7 @@ class AgentClient:
         self._look = look
         self.grace = grace
         self._wake = wake
-        self._quiet = quiet
+        self.quiet = quiet
         self._features: frozenset[str] | None = None  # of the agent at this endpoint; None: it was not asked yet
         self._lacking: frozenset[str] = frozenset()
 
@@ -344,11 +344,8 @@ class AgentClient:
 
     def _use_recovery(self, request: exchange.Request, error: errors.VmnestError) -> None:
         recover = self._recover if request.wakes else self._recover_asleep
-        if recover is None:
-            return
-        endpoint = recover(error)
-        if endpoint != self.endpoint:
-            self.endpoint, self._features, self._lacking = endpoint, None, frozenset()
+        if recover is not None:
+            self.endpoint = recover(error)
 
     def _learn(self, response: Response) -> Health:
         health = _health(response)
@@ -370,14 +367,14 @@ class AgentClient:
         if request.exec_id is not None:
             headers.append((wire.EXEC_ID_HEADER, request.exec_id))
         request.bound = exchange.AnswerDeadline(request.patience, outer=request.deadline, clock=self.clock)
-        with exchange.lost_answers(request):
+        with exchange.lost_answers(request), exchange.noting_doubt(request):
             response = self._transport.send(
                 request.method,
                 self.endpoint.rstrip("/") + request.path,
                 headers=headers,
                 body=request.outgoing(),
                 deadline=request.bound,
-                read_timeout=request.silence if request.command is None else self._quiet,
+                read_timeout=request.silence if request.command is None else self.quiet,
                 on_silence=None if request.command is None else functools.partial(self._keep_awake, request),
                 retry_stale=request.is_repeatable,
             )

@@ -80,9 +80,7 @@ def run(
     if not client.is_known_to_lack(wire.FEATURE_PROCESSES):
         process_id = os.urandom(16).hex()
         try:
-            answer = starting.start_and_watch(
-                client, command, process_id=process_id, wait=wire.MAX_WAIT_SECONDS, deadline=deadline
-            )
+            answer = starting.start_and_watch(client, command, process_id=process_id, deadline=deadline)
         except errors.UnsupportedError:
             client.note_lack(wire.FEATURE_PROCESSES)
         else:

@@ -25,6 +25,7 @@ __all__ = [
     "judge",
     "lost",
     "lost_answers",
+    "noting_doubt",
 ]
 
 TIMED_OUT_STATUS = 504
@@ -56,6 +57,10 @@ class AnswerDeadline(Deadline):
         """Wait no longer than that from now on, if there was more patience than that."""
         allowed = self._clock.monotonic() - self._began + seconds
         self.seconds = allowed if self.seconds is None else min(self.seconds, allowed)
+
+    def lift(self) -> None:
+        """The answer has begun: it may last as long as it wants."""
+        self.seconds = None
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -186,6 +191,16 @@ def lost_answers(request: Request) -> Iterator[None]:
         if request.command is None or not error.sent:
             raise
         raise lost(request, str(error)) from error
+
+
+@contextlib.contextmanager
+def noting_doubt(request: Request) -> Iterator[None]:
+    """The request goes out in this block: when it fails, note whether it may have been carried out."""
+    try:
+        yield
+    except errors.TransportError as error:
+        request.may_have_run |= error.sent and not request.is_repeatable
+        raise
 
 
 def lost(request: Request, reason: str) -> errors.AgentUnreachableError:

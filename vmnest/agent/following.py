@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .. import errors
-from .._guest.agentd import wire
 from ..deadline import NEVER, Deadline
 from . import outputs, processes, starting
 from .recovery import DOUBTFUL, Recovery
@@ -128,11 +127,7 @@ class Follower:
     def _ask(self) -> None:
         if self._is_quiet:
             self.recovery.await_awake()
-        wait = self._deadline.clamp(wire.MAX_WAIT_SECONDS)
-        answer = processes.watch(
-            self._client, self._process_id, offset=self.offset, wait=round(wait, 3), deadline=self._deadline
-        )
-        self._read(answer)
+        self._read(processes.watch(self._client, self._process_id, offset=self.offset, deadline=self._deadline))
 
     def _read(self, answer: processes.Answer) -> None:
         self._is_quiet = True

@@ -29,13 +29,14 @@ __all__ = [
     "resize",
     "send_input",
     "send_signal",
+    "silence",
     "to_object",
     "watch",
+    "watch_seconds",
 ]
 
 ANSWER_BYTES = 16 * 1024 * 1024
 SMALL_ANSWER_BYTES = 65536
-LATENESS_SECONDS = 15.0  # an answer that is due comes at most this much later
 
 _HARMLESS_TWICE = frozenset({"KILL", "TERM"})
 
@@ -47,29 +48,42 @@ class Taken(NamedTuple):
     is_closed: bool
 
 
-def watch(client: AgentClient, process_id: str, *, offset: int, wait: float, deadline: Deadline = NEVER) -> Answer:
-    """Output from ``offset`` on, as it comes, until it is quiet for ``wait`` seconds. It wakes no sandbox.
+def watch(client: AgentClient, process_id: str, *, offset: int, deadline: Deadline = NEVER) -> Answer:
+    """Output from ``offset`` on, as it comes, until it is quiet for a while. It wakes no sandbox.
 
     Raises:
         errors.ProcessNotFoundError: the agent does not know the process.
         errors.SandboxSuspendedError: the sandbox is suspended.
     """
+    wait = watch_seconds(client, deadline)
     request = exchange.Request(
         "GET",
         f"{_path(process_id)}/output?offset={offset}&wait={wait:g}",
         asked=refusals.PROCESS,
         deadline=deadline,
-        patience=None,
-        silence=wait + LATENESS_SECONDS,
+        patience=client.grace,
+        silence=silence(client, wait),
         wakes=False,
     )
     return Answer(request, client.send(request))
 
 
+def watch_seconds(client: AgentClient, deadline: Deadline) -> float:
+    """How long an answer of output may be quiet."""
+    return round(deadline.clamp(min(client.quiet, wire.MAX_WAIT_SECONDS)), 3)
+
+
+def silence(client: AgentClient, wait: float) -> float:
+    """When an answer that may be quiet for ``wait`` seconds does not come any more."""
+    return wait + client.grace / 2
+
+
 class Answer:
-    """One answer of output, while it arrives."""
+    """One answer of output, while it arrives. It begins at once, and may last."""
 
     def __init__(self, request: exchange.Request, response: Response) -> None:
+        assert request.bound is not None
+        request.bound.lift()
         self._request = request
         self._response = response
 

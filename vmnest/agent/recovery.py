@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DOUBTFUL", "Recovery", "Watch"]
 
-PATIENCE_SECONDS = 60.0  # for an agent that does not answer, in a MicroVM that runs
 FIRST_DELAY_SECONDS = 0.05
 LAST_DELAY_SECONDS = 2.0
 FIRST_LOOK_SECONDS = 0.2
@@ -49,19 +48,18 @@ class Recovery:
     Args:
         client: Of the agent.
         deadline: When to stop waiting, whatever happens.
-        patience: Seconds of failures, one after the other, after which the agent counts as unreachable.
 
     Attributes:
         deadline: See above.
         on_pause: Called with the MicroVM's state when waiting for a suspended one begins, and with None when it ends.
     """
 
-    def __init__(self, client: AgentClient, *, deadline: Deadline, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, client: AgentClient, *, deadline: Deadline) -> None:
         self.on_pause: Watch | None = None
         self._client = client
         self._clock = client.clock
         self.deadline = deadline
-        self._patience = patience
+        self._patience = client.grace  # for failures, one after the other
         self._stirred = threading.Event()
         self._failing_since: float | None = None
         self._delays = self._new_delays()

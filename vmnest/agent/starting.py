@@ -44,17 +44,18 @@ def start(
 
 
 def start_and_watch(
-    client: AgentClient, command: arguments.Command, *, process_id: str, wait: float, deadline: Deadline = NEVER
+    client: AgentClient, command: arguments.Command, *, process_id: str, deadline: Deadline = NEVER
 ) -> processes.Answer:
     """As ``start``, and the beginning of its output in the same answer, as ``processes.watch`` gives it."""
+    wait = processes.watch_seconds(client, deadline)
     request = exchange.Request(
         "POST",
         f"{wire.PROCESSES_PATH}?wait={wait:g}&offset=0",
         asked=refusals.PROCESS,
         body=arguments.build_process(command, process_id=process_id),
         deadline=deadline,
-        patience=None,
-        silence=wait + processes.LATENESS_SECONDS,
+        patience=client.grace,
+        silence=processes.silence(client, wait),
         repeatable=False,
     )
     return processes.Answer(request, _send(client, request, process_id=process_id, name=command.command))
@@ -86,9 +87,10 @@ def _send(client: AgentClient, request: exchange.Request, *, process_id: str, na
 
 def _is_doubtful(request: exchange.Request, error: errors.VmnestError) -> bool:
     """Whether the agent is to be asked what became of the request."""
-    if isinstance(error, errors.SandboxSuspendedError) or not isinstance(error, DOUBTFUL):
-        return False
-    return request.may_have_run or not refusals.is_unexecuted(error)
+    if isinstance(error, errors.AgentUnreachableError):
+        return True
+    is_other = isinstance(error, errors.SandboxSuspendedError) or not isinstance(error, DOUBTFUL)
+    return request.may_have_run and not is_other
 
 
 def _settle(

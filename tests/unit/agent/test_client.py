@@ -61,16 +61,19 @@ def transport() -> Iterator[Transport]:
     transport.close()
 
 
+def plain(server: ScriptedServer, transport: Transport, **options: Any) -> AgentClient:
+    """A client of an agent that is known to have no processes."""
+    client = AgentClient(server.url, **{"headers": Tokens(), "transport": transport, "port": 8080, **options})
+    client.note_lack(wire.FEATURE_PROCESSES)
+    return client
+
+
 @pytest.fixture
 def connect(transport: Transport, fake_clock: FakeClock) -> Any:
     """Makes clients of an agent without processes. Their waits between attempts take no time."""
 
     def connect(server: ScriptedServer, **options: Any) -> AgentClient:
-        client = AgentClient(
-            server.url, **{"headers": Tokens(), "transport": transport, "port": 8080, "clock": fake_clock, **options}
-        )
-        client.note_lack(wire.FEATURE_PROCESSES)
-        return client
+        return plain(server, transport, **{"clock": fake_clock, **options})
 
     return connect
 
@@ -246,7 +249,7 @@ def test_a_504_of_something_between_is_no_timeout_of_the_command(connect: Any) -
 
 def test_an_agent_that_accepts_and_never_answers_is_given_up_after_timeout_and_grace(transport: Transport) -> None:
     with ScriptedServer(SILENT) as server:
-        client = AgentClient(server.url, headers=Tokens(), transport=transport, port=8080, grace=MOMENT)
+        client = plain(server, transport, grace=MOMENT)
         with pytest.raises(errors.AgentUnreachableError) as caught:
             client.exec("sleep", ["1"], timeout=0.1)
     assert caught.value.details == {"outcome": "unknown"}
@@ -258,7 +261,7 @@ def test_an_answer_that_breaks_off_or_stops_leaves_the_outcome_unknown(transport
     head = b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"exit_code":0,'
     with ScriptedServer(CUT, Answer([head], cut=True), Answer([head], silent=True)) as server:
         for _ in range(3):
-            client = AgentClient(server.url, headers=Tokens(), transport=transport, port=8080, grace=MOMENT)
+            client = plain(server, transport, grace=MOMENT)
             with pytest.raises(errors.AgentUnreachableError) as caught:
                 client.exec("x", timeout=0.1)
             assert caught.value.details == {"outcome": "unknown"}
@@ -282,7 +285,7 @@ def test_an_answer_that_only_drips_is_given_up_after_timeout_and_grace(transport
     cut = whole.index(b"\r\n\r\n") + 4 if where != "head" else 5
     dripping = Answer([whole[:cut]], cut=True, drip=whole[cut:])
     with ScriptedServer(dripping) as server:
-        client = AgentClient(server.url, headers=Tokens(), transport=transport, port=8080, grace=MOMENT)
+        client = plain(server, transport, grace=MOMENT)
         begin = time.monotonic()
         with pytest.raises(errors.VmnestError) as caught:
             client.exec("x", timeout=0.1)
@@ -416,7 +419,7 @@ def test_a_token_that_cannot_be_had_is_no_doubt_about_the_command(transport: Tra
         raise errors.ConnectionLostError("the control plane hung up")
 
     with ScriptedServer() as server:
-        client = AgentClient(server.url, headers=mint, transport=transport, port=8080)
+        client = plain(server, transport, headers=mint)
         with pytest.raises(errors.ConnectionLostError, match="the control plane hung up"):
             client.exec("x")
     assert server.requests == []
@@ -424,7 +427,7 @@ def test_a_token_that_cannot_be_had_is_no_doubt_about_the_command(transport: Tra
 
 def test_without_a_timeout_only_the_callers_deadline_ends_the_wait(transport: Transport) -> None:
     with ScriptedServer(SILENT) as server:
-        client = AgentClient(server.url, headers=Tokens(), transport=transport, port=8080, grace=0)
+        client = plain(server, transport, grace=0)
         with pytest.raises(errors.AgentUnreachableError):
             client.exec("sleep", ["9"], deadline=Deadline(MOMENT))
 
@@ -566,6 +569,7 @@ def test_who_knows_where_the_sandbox_is_now_can_say_so(transport: Transport, fak
             return server.url
 
         client = AgentClient(old, headers=Tokens(), transport=transport, port=8080, clock=fake_clock, recover=find)
+        client.note_lack(wire.FEATURE_PROCESSES)
         assert client.exec("x").stdout == b"a"
         assert client.exec("x").stdout == b"b"
     assert [type(error) for error in asked] == [errors.ConnectError]
