@@ -61,7 +61,10 @@ class _RunOptions(_ExecOptions, creation.CreationOptions):
     pass
 
 
-_EXEC_NOTES = "The command begins after --, or with the first word after NAME; nothing in it is looked at."
+_EXEC_NOTES = (
+    "The command begins after --, or with the first word after NAME; nothing in it is looked at.\n"
+    "Ctrl+C is for the command; twice kills it. With -it the keys ~. at the beginning of a line leave it running."
+)
 _RUN_NOTES = "The sandbox is removed afterwards, whatever happens."
 
 

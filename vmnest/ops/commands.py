@@ -169,7 +169,8 @@ def spawn(
         pty=command.terminal,
         timeout=command.timeout,
         retain=retain,
-        output_limit=command.output_limit,
+        # A reader keeps what it wants itself; what it has not read yet must not be dropped before.
+        output_limit=command.output_limit if retain == wire.RETAIN_DROP else None,
         rlimits=command.rlimits,
         id=process_id,
     )

@@ -90,7 +90,7 @@ def attach_job(
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
     """
-    process = _find(name, resume=resume, local=local, region=region).attach_process(job, offset=offset)
+    process = _attach(_find(name, resume=resume, local=local, region=region), job, offset=offset)
     try:
         result = front.attend(process)
         return {"job": job} if result is None else commands.describe(result)
@@ -117,7 +117,7 @@ def kill_job(
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
     """
-    process = _find(name, resume=resume, local=local, region=region).attach_process(job)
+    process = _attach(_find(name, resume=resume, local=local, region=region), job)
     try:
         return {"job": job, "signal": signal, "delivered": process.signal(signal)}
     finally:
@@ -189,6 +189,14 @@ def describe_process(info: ProcessInfo) -> dict[str, object]:
 
 def _is_of_interest(info: ProcessInfo) -> bool:
     return info.is_running or info.retain == wire.RETAIN_DROP
+
+
+def _attach(sandbox: Sandbox, job: str, *, offset: int = 0) -> Process:
+    try:
+        return sandbox.attach_process(job, offset=offset)
+    except errors.ProcessNotFoundError as error:
+        error.add_hint(f"All that can be had: vmnest jobs --all {sandbox.name}")
+        raise
 
 
 def _find(name: str, *, resume: bool, local: bool | None, region: str | None) -> Sandbox:

@@ -111,8 +111,9 @@ def test_any_signal_can_be_sent(signal: str | int, name: str) -> None:
 
 def test_a_job_that_is_not_there_is_not_found() -> None:
     for call in (processes.kill_job, lambda **given: processes.attach_job(front=RecordingFront(), **given)):
-        with pytest.raises(errors.ProcessNotFoundError):
+        with pytest.raises(errors.ProcessNotFoundError) as caught:
             call(name="web", job="nobody")
+        assert caught.value.hint == "All that can be had: vmnest jobs --all web"
 
 
 def test_what_was_waited_for_is_listed_while_it_runs_or_when_all_is_asked_for() -> None:
