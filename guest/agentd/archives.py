@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 512
 END = bytes(2 * BLOCK_BYTES)
+_EMPTY = bytes(BLOCK_BYTES)
 
 FILE = "file"
 DIRECTORY = "directory"
@@ -197,7 +198,7 @@ class Reader:
         records: dict[bytes, bytes] = {}
         while True:
             block = self._source.take(BLOCK_BYTES)
-            if not any(block):
+            if block == _EMPTY:
                 break
             flag = _check_header(block)
             size = _parse_number(block[124:136])
@@ -215,7 +216,7 @@ class Reader:
             yield member
             self._skip()
             records = {}
-        if any(self._source.take(BLOCK_BYTES)):
+        if self._source.take(BLOCK_BYTES) != _EMPTY:
             raise ArchiveError("the archive has an empty block in its middle")
         self._source.drain()
 
@@ -284,9 +285,9 @@ def _check_header(block: bytes) -> bytes:
     """The type of the member, if this is a header at all."""
     told = _OCTAL.fullmatch(block[148:156])
     rest = block[:148] + b" " * 8 + block[156:]
+    number = int(told[1] or b"0", 8) if told else -1
     # Some old archivers summed signed bytes.
-    sums = (sum(rest), sum(rest) - 256 * sum(byte > 127 for byte in rest))
-    if told is None or int(told[1] or b"0", 8) not in sums:
+    if number != sum(rest) and number != sum(rest) - 256 * sum(byte > 127 for byte in rest):
         _fail("a header has a wrong checksum" if block[257:262] == b"ustar" else "this is no tar archive")
     flag = block[156:157]
     if flag == _GNU_SPARSE:
