@@ -65,6 +65,16 @@ class Follower:
         if first is not None:
             self._read(first)
 
+    def begin(self) -> outputs.ProcessInfo:
+        """What the agent says of the process, which stands before its output. Raises what ``next`` raises."""
+        try:
+            while self.info is None:
+                self._next_event()
+        except BaseException:
+            self.stop()
+            raise
+        return self.info
+
     def next(self, deadline: Deadline = NEVER) -> outputs.Chunk | None:
         """The next piece of output, or None once the process has ended.
 

@@ -172,6 +172,7 @@ def spawn(
         # A reader keeps what it wants itself; what it has not read yet must not be dropped before.
         output_limit=command.output_limit if retain == wire.RETAIN_DROP else None,
         rlimits=command.rlimits,
+        watch=retain == wire.RETAIN_BLOCK,
         id=process_id,
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .. import errors, registry, settings
 from .. import target as targets
 from .._guest.agentd import wire
-from ..agent import arguments, commands, feeding, processes, starting
+from ..agent import arguments, commands, feeding, following, processes, starting
 from ..agent.client import OUTPUT_LIMIT_BYTES, AgentClient
 from ..agent.outputs import ProcessInfo
 from ..agent.results import ExecResult
@@ -406,6 +406,7 @@ class Sandbox:
         retain: str = wire.RETAIN_BLOCK,
         output_limit: int | None = None,
         rlimits: Mapping[str, arguments.RlimitValue] | None = None,
+        watch: bool = False,
         id: str | None = None,  # noqa: A002 - what it is called in every answer, too
     ) -> Process:
         """Start a program and leave it running: see ``Process``. The arguments that ``exec`` has mean the same here.
@@ -420,6 +421,7 @@ class Sandbox:
             retain: ``block``: it waits while its output is read too slowly, and for a minute when nobody reads it.
                 ``drop``: it never waits; of output that nobody has read in time the middle may be lost.
             output_limit: Bytes of its output that the sandbox keeps for later readers; 64 MiB if None.
+            watch: Its output is going to be read at once: it comes with the same answer, which saves a round trip.
             id: By it, it can be attached to, from anywhere; made up if None. An id that is in use attaches, whatever
                 the other arguments say.
 
@@ -433,9 +435,16 @@ class Sandbox:
             user=user, rlimits=rlimits, has_stdin=stdin, pty=pty, retain=retain, output_limit=output_limit,
         )  # fmt: skip
         agent = self._process_agent()
+        process_id = os.urandom(8).hex() if id is None else id
+        follower: following.Follower | None = None
         with _telling_lack(agent):
-            info = starting.start(agent, wish, process_id=os.urandom(8).hex() if id is None else id)
-        return Process(info, agent=agent, awake=self._awake_agent, is_new=id is None)
+            if watch:
+                answer = starting.start_and_watch(agent, wish, process_id=process_id)
+                follower = following.Follower(agent, process_id, name=command, first=answer)
+                info = follower.begin()
+            else:
+                info = starting.start(agent, wish, process_id=process_id)
+        return Process(info, agent=agent, awake=self._awake_agent, is_new=id is None, follower=follower)
 
     def processes(self) -> list[ProcessInfo]:
         """The processes in it that its agent knows: those that run, and the latest that have ended. Oldest first."""

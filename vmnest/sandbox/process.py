@@ -69,6 +69,7 @@ class Process:
         awake: Callable[[Deadline], AgentClient],
         offset: int = 0,
         is_new: bool = True,
+        follower: following.Follower | None = None,
     ) -> None:
         """Not for users: see ``Sandbox.spawn`` and ``Sandbox.attach_process``."""
         self.id = info.id
@@ -79,7 +80,7 @@ class Process:
         self._agent = agent
         self._awake = awake
         self._input = feeding.Input(info.id, offset=0 if is_new else None)
-        self._follower = following.Follower(agent, info.id, name=self._name, offset=offset)
+        self._follower = follower or following.Follower(agent, info.id, name=self._name, offset=offset)
         self._end: outputs.Exit | None = None
         self._reading = threading.Lock()  # held by the thread that asks for the next piece
         self._changed = threading.Condition()  # told when somebody stops to iterate
