@@ -96,7 +96,7 @@ class Reader:
             return process.has_ended or process.output.size > self._cursor.offset or self._is_gone
 
         with process.changed:
-            if process.output.must_pause and not process.has_ended and process.output.size == self._cursor.offset:
+            if process.is_paused and not process.has_ended and process.output.size == self._cursor.offset:
                 return False  # the process waits for what was read to be confirmed
             came = process.changed.wait_for(has_news, timeout=seconds)
         if self._is_gone:

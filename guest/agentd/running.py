@@ -133,6 +133,11 @@ class Process:
         """It is over, and reaped."""
         return self._phase == _OVER
 
+    @property
+    def is_paused(self) -> bool:
+        """It waits for a reader to ask for what comes behind all that was read."""
+        return self._is_paused
+
     def document(self) -> dict[str, object]:
         """What is known of it."""
         with self.changed:

@@ -25,14 +25,12 @@ class Heard:
     """What one or more answers of output told."""
 
     offset: int
-    stdout: bytes = b""
-    stderr: bytes = b""
+    stdout: bytearray = field(default_factory=bytearray)
+    stderr: bytearray = field(default_factory=bytearray)
     gaps: list[tuple[int, int]] = field(default_factory=list)  # where, and how many bytes
-    kinds: list[int] = field(default_factory=list)
     exit: dict[str, Any] | None = None
 
     def take(self, kind: int, payload: bytes) -> None:
-        self.kinds.append(kind)
         if kind == STDOUT:
             self.stdout += payload
         elif kind == STDERR:
