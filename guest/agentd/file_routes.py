@@ -71,9 +71,10 @@ class FileApi:
                 ("Content-Type", wire.OCTETS_TYPE),
                 ("Accept-Ranges", "bytes"),
                 ("ETag", tag),
-                ("Last-Modified", dates.formatdate(content.status.st_mtime, usegmt=True)),
                 (wire.MODE_HEADER, f"{content.status.st_mode & 0o7777:04o}"),
             ]
+            with contextlib.suppress(ValueError, OverflowError, OSError):  # files can be of years that dates cannot
+                headers.append(("Last-Modified", dates.formatdate(content.status.st_mtime, usegmt=True)))
             if part is not None:
                 headers.append(("Content-Range", f"bytes {start}-{end - 1}/{content.size}"))
             answer = answers.Answer(

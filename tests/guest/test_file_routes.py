@@ -8,7 +8,9 @@ import json
 import os
 import socket
 import stat
+import subprocess
 import tarfile
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -149,6 +151,17 @@ def test_head_tells_the_same_without_the_content(shared_agent: Agent, tmp_path: 
     assert (reply.status, reply.body) == (200, b"")
     for name in ("content-length", "etag", "last-modified", "vmnest-mode"):
         assert reply.headers[name] == whole.headers[name]
+
+
+@pytest.mark.parametrize("seconds", [-1, -(2**33), 2**33, 2**40, 2**50])
+def test_a_file_of_any_year_is_read(shared_agent: Agent, seconds: int) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # a file system that keeps such times
+        path = Path(folder, "f")
+        path.write_bytes(b"x")
+        os.utime(path, (seconds, seconds))
+        assert get(shared_agent, path).body == b"x"
+        assert done(call(shared_agent, "stat", path=path))["mtime"] == path.stat().st_mtime
+        assert shared_agent.request("GET", f"/v1/tree?{place(folder)}").status == 200
 
 
 @pytest.mark.parametrize(("wish", "expected"), [("bytes=2-4", (2, 5)), ("bytes=7-", (7, 10)), ("bytes=-4", (6, 10))])
@@ -317,6 +330,49 @@ def test_memory_of_the_agent_stays_flat(agent: Agent, tmp_path: Path) -> None:
             connection.sendall(block)
         assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
     assert peak() - before < 8 * 1024  # KiB
+
+
+# -- the disk
+
+
+def start_with_mount(start_agent: Callable[..., Agent], mount: str) -> Agent:
+    """An agent that sees a mount of its own."""
+    namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    if subprocess.run([*namespace, "mount -t tmpfs none /mnt"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounts in user namespaces are refused here")
+    return start_agent(wrapper=[*namespace, f'{mount} && exec "$@"', "sh"])
+
+
+def test_on_a_full_disk_the_old_content_stays_and_nothing_is_left_over(
+    start_agent: Callable[..., Agent], tmp_path: Path
+) -> None:
+    (tmp_path / "small").mkdir()
+    agent = start_with_mount(start_agent, f"mount -t tmpfs -o size=2m none {tmp_path / 'small'}")
+    old, new = b"o" * 500_000, b"n" * 3_000_000
+    done(put(agent, tmp_path / "small" / "f", old))
+    done(put(agent, tmp_path / "new", new))
+    archive = b"".join(sample_archive("f", new))
+    replies = [
+        put(agent, tmp_path / "small" / "f", new),
+        agent.request("PUT", f"/v1/tree?{place(tmp_path / 'small')}", archive),
+        call(agent, "copy", source=tmp_path / "new", destination=tmp_path / "small" / "f"),
+        call(agent, "rename", source=tmp_path / "new", destination=tmp_path / "small" / "f"),
+    ]
+    assert [refusal(reply) for reply in replies] == [(507, "no_space")] * 4
+    assert get(agent, tmp_path / "small" / "f").body == old
+    assert [entry["name"] for entry in list_entries(agent, path=tmp_path / "small")] == ["f"]
+    assert get(agent, tmp_path / "new").body == new
+    done(put(agent, tmp_path / "small" / "g", old))  # what was given up takes no space
+
+
+def test_a_file_that_is_a_mount_point_is_written_in_place(start_agent: Callable[..., Agent], tmp_path: Path) -> None:
+    for name in ("under", "over"):
+        (tmp_path / name).write_text("old and long")
+    agent = start_with_mount(start_agent, f"mount --bind {tmp_path / 'over'} {tmp_path / 'under'}")
+    assert done(put(agent, tmp_path / "under", b"new"))["bytes_written"] == 3
+    assert get(agent, tmp_path / "under").body == b"new"
+    assert ((tmp_path / "over").read_text(), (tmp_path / "under").read_text()) == ("new", "old and long")
+    assert sorted(os.listdir(tmp_path)) == ["agent-1", "over", "under"]
 
 
 # -- trees
