@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import os
 import threading
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from tests.support.agent import Agent
 from tests.support.fake_control import WISH, FakeControl, FakePlace
 from tests.support.scripted import SILENT, ScriptedServer, answer, json_answer
 from vmnest import errors, registry
+from vmnest._guest.agentd import frames
 from vmnest.agent.results import ExecResult
 from vmnest.control.microvms import IdlePolicy
 from vmnest.deadline import Deadline
@@ -298,6 +300,27 @@ def test_the_working_directory_is_the_agents_unless_it_is_set(
     sandbox = create(control, records, environ={"AGENT_SANDBOX_WORKDIR": str(tmp_path)})
     assert sandbox.exec("pwd").stdout_text.strip() == str(tmp_path)
     assert sandbox.exec("pwd", cwd="/").stdout_text.strip() == "/"
+
+
+def test_a_process_that_is_watched_from_its_start_costs_one_request(records: registry.Registry) -> None:
+    document = {
+        "id": "job-1", "command": ["echo", "hi"], "pid": 7, "state": "running", "pty": False, "stdin": "none",
+        "retain": "block", "offset": 0, "oldest": 0,
+    }  # fmt: skip
+    end = {"exit_code": 5, "signal": None, "timed_out": False, "offset": 3}
+    told = (
+        frames.encode(frames.PROCESS, json.dumps(document).encode())
+        + frames.encode(frames.STDOUT, b"hi\n")
+        + frames.encode(frames.EXIT, json.dumps(end).encode())
+    )
+    healthy = json_answer(200, {"status": "ok", "version": "1", "features": ["processes"]})
+    with ScriptedServer(healthy, answer(200, told)) as server:
+        sandbox = create(FakeControl(server.url), records)
+        process = sandbox.spawn("echo", ["hi"], watch=True, id="job-1")
+        assert (process.id, process.pid, process.exit_code) == ("job-1", 7, None)
+        assert [(chunk.stream, chunk.data) for chunk in process] == [("stdout", b"hi\n")]
+        assert process.wait() == 5
+    assert [request.target.partition("?")[0] for request in server.requests] == ["/healthz", "/v1/processes"]
 
 
 def test_files_have_their_upstream_names_too(sandbox: Sandbox, tmp_path: Path) -> None:
