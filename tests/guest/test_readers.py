@@ -192,3 +192,25 @@ def test_while_it_reads_the_writer_is_waited_for_and_then_paused(
     size = one.output.size
     open_reader(one, size)
     wait_until(lambda: one.output.size > size)
+
+
+def test_a_late_event_of_a_closed_reader_takes_nobodys_descriptor(yard: Yard, connection: Pair) -> None:
+    ours, client = connection
+    reader = readers.Reader(yard.start("sleep", "77"), 0, loop=yard.loop, connection=ours)
+    reader.close()
+    yard.loop.watch(ours.fileno(), lambda: None, events=0)  # the number has been given to somebody else
+    client.shutdown(socket.SHUT_WR)
+    reader._on_hangup()
+    assert ours.fileno() in yard.loop._callbacks
+    assert ours.send(b"still open") == 10
+    yard.loop.unwatch(ours.fileno())
+
+
+def test_an_answer_ends_when_the_process_waits_for_what_was_read_to_be_confirmed(
+    yard: Yard, open_reader: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retained, "MAX_UNCONFIRMED_BYTES", 1 << 20)
+    one = yard.start("yes")
+    begin = time.monotonic()
+    assert decode(open_reader(one).blocks(wait=600))[-1][0] == frames.STDOUT
+    assert time.monotonic() - begin < 60
