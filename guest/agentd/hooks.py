@@ -6,9 +6,11 @@ Only ``ready`` and ``validate`` may answer 503 ("not yet"); anything but 200 fro
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 
-from . import answers, identity, journal, lean, wire
+from . import answers, frames, identity, journal, lean, wire
 from .errors import RequestError
 
 TYPE_CHECKING = False
@@ -64,25 +66,17 @@ class Hooks:
 
     def _validate(self, body: bytes) -> int:
         """Run a trivial command the way a client would: what is touched here is prefetched at every launch."""
-        connection = lean.client.HTTPConnection(*self._agent_address, timeout=_VALIDATE_SECONDS)
-        command = {
-            "command": sys.executable,
-            "args": ["-I", "-S", "-c", "pass"],
-            "cwd": "/",
-            "timeout": _VALIDATE_SECONDS,
-        }
+        connection = lean.client.HTTPConnection(*self._agent_address, timeout=2 * _VALIDATE_SECONDS)
         try:
-            connection.request("POST", wire.EXEC_PATH, json.dumps(command))
-            response = connection.getresponse()
-            result = json.loads(response.read(wire.MAX_HOOK_BODY_BYTES))
+            end = _run_trivially(connection)
         except (OSError, lean.client.HTTPException, ValueError) as error:
             journal.report(f"validate: {error}")
             return 503
         finally:
             connection.close()
-        if response.status == 200 and result["exit_code"] == 0:
+        if end["exit_code"] == 0:
             return 200
-        journal.report(f"validate: {result}")
+        journal.report(f"validate: {end}")
         return 503
 
     def _run(self, body: bytes) -> int:
@@ -108,3 +102,27 @@ class Hooks:
     def _terminate(self, body: bytes) -> int:
         journal.report("terminating")
         return 200
+
+
+def _run_trivially(connection: lean.client.HTTPConnection) -> dict[str, object]:
+    """Run a command that does nothing, and forget it; how it ended.
+
+    Raises:
+        OSError: the agent cannot be reached.
+        HTTPException: it does not answer as it should.
+        ValueError: the same; or the command did not end.
+    """
+    process_id = f"validate-{os.getpid()}-{time.monotonic_ns()}"  # not used before, and not again
+    document = {"id": process_id, "command": sys.executable, "args": ["-I", "-S", "-c", "pass"], "cwd": "/"}
+    connection.request("POST", f"{wire.PROCESSES_PATH}?wait={_VALIDATE_SECONDS:g}", json.dumps(document))
+    response = connection.getresponse()
+    answer = response.read(wire.MAX_HOOK_BODY_BYTES)
+    if response.status != 200:
+        raise ValueError(answer.decode("utf-8", "backslashreplace"))
+    response.read()
+    connection.request("DELETE", f"{wire.PROCESSES_PATH}/{process_id}")
+    connection.getresponse().read()
+    for kind, payload in frames.Decoder().feed(answer):
+        if kind == frames.EXIT:
+            return dict(json.loads(payload))
+    raise ValueError("the command did not end")

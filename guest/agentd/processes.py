@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 import time
 
-from . import programs, running, state, wire
+from . import programs, running, slots, state, wire
 from .errors import RequestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from .launch import Launcher
     from .programs import Command
@@ -160,6 +160,12 @@ class Processes:
             kept = list(self._ended.values())
         for one in dropped:
             one.discard_output()
+        # Mostly there is so little in the file that nobody's share of it need be counted.
+        if len(self._services.store.slots) * slots.SLOT_BYTES > ENDED_OUTPUT_BYTES:
+            self._limit_output(kept)
+
+    def _limit_output(self, kept: Sequence[running.Process]) -> None:
+        """Let go of the oldest output of ended processes that is too much for their common budget."""
         cost = sum(one.output.cost for one in kept)
         for one in kept:
             if cost <= ENDED_OUTPUT_BYTES:

@@ -124,7 +124,7 @@ class Output:
     @property
     def cost(self) -> int:
         """How much memory and disk it takes."""
-        return len(self._chunks) * slots.SLOT_BYTES
+        return sum(chunk.size if chunk.slot is None else slots.SLOT_BYTES for chunk in self._chunks)
 
     @property
     def must_pause(self) -> bool:

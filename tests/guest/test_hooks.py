@@ -201,6 +201,18 @@ def test_ready_is_503_until_the_agent_serves() -> None:
     assert call(subject, "ready") == 200
 
 
+def test_validate_runs_a_command_and_leaves_none_behind(agent: Agent) -> None:
+    for _ in range(2):
+        assert agent.hook("validate").status == 200
+    assert agent.request("GET", "/v1/processes").json() == {"processes": []}
+
+
+def test_validate_is_503_while_no_command_may_begin(agent: Agent) -> None:
+    agent.hook("suspend")
+    assert agent.hook("validate").status == 503
+    assert '"code":"suspending"' in agent.log()
+
+
 def test_validate_is_503_when_no_command_can_be_run(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
