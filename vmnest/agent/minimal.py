@@ -49,7 +49,7 @@ if [ -e "$t" ] && [ ! -f "$t" ]; then fail not_a_file; fi
 w=${t%/*}/.vmnest-$1
 """
 _PREPARE = _TARGET + 'mkdir -p "${t%/*}/" || { [ -e "${t%/*}" ] && fail not_a_directory; exit 1; }; : > "$w"'
-_APPEND = f'{_TARGET}dd if="$b" of="$w" bs={BLOCK_BYTES} seek="$2" conv=notrunc'
+_APPEND = f'{_TARGET}dd if="$b" of="$w" bs={BLOCK_BYTES} count={PART_BYTES // BLOCK_BYTES} seek="$2" conv=notrunc'
 # What was renamed by an attempt whose answer was lost is in its place already.
 _COMMIT = (
     _TARGET
@@ -122,7 +122,7 @@ mkdir -p "$a" && tar -C "$a" -xpof "$b"
 _TAR_FINE = frozenset({0, 1, 2})  # something was not packed, or changed meanwhile: it says what
 
 # "tar: ./a: Cannot open: Permission denied", and in busybox "tar: can't open './a': Permission denied".
-_COMPLAINT = re.compile(r"tar: (?:(\./[^\n]*?): ([^\n]+)|[^\n']*'(\./[^\n]*)': ([^\n]+))")
+_COMPLAINT = re.compile(r"tar: (?:(\./[^\n]*?): ([^\n]+)|[^\n]*?'(\./[^\n]*)': ([^\n]+))")
 
 
 class MinimalReading:
@@ -217,7 +217,7 @@ class MinimalFiles:
             if mode is not None:
                 raise
             return self._write_whole(path, source, deadline=deadline)
-        part = f"{FOLDER}/.vmnest-{token}"
+        part = f"{FOLDER}/.vmnest-{token}.part"  # whatever the folder, never the file that the parts make
         try:
             count, digest = self._write_parts(path, source, token=token, part=part, deadline=deadline)
             self._content.run(_COMMIT, token, str(count), digest, bits, path=path, deadline=deadline)
@@ -258,7 +258,7 @@ class MinimalFiles:
                 raise errors.NoSpaceError(f"the disk of the sandbox has no room for an archive of {path}")
             excluded = [paths.to_bytes(each, field="exclude") for each in exclude]
             with self.open(archive, deadline=deadline) as reading:
-                return take(tarballs.to_packed(reading.pieces(), exclude=excluded, skipped=_complaints(told)))
+                return take(tarballs.to_packed(reading.pieces(), exclude=excluded, skipped=complaints(told)))
         finally:
             self._clean_up('rm -f "$a"', path=archive)
 
@@ -369,7 +369,7 @@ def _at_most(pieces: Iterator[bytes], limit: int) -> Iterator[bytes]:
         yield piece
 
 
-def _complaints(text: str) -> list[Skipped]:
+def complaints(text: str) -> list[Skipped]:
     """What tar said of single files."""
     found = []
     for match in _COMPLAINT.finditer(text):

@@ -96,7 +96,7 @@ def _encode(member: archives.Member, content: Iterable[bytes]) -> Iterator[bytes
 
 def _long_names(member: archives.Member) -> bytes:
     """GNU's records for what is too long for the header."""
-    name = member.name + b"/" if member.kind == archives.DIRECTORY else member.name
+    name = member.name.rstrip(b"/") + b"/" if member.kind == archives.DIRECTORY else member.name
     return _long_name(_GNU_NAME, name) + _long_name(_GNU_TARGET, member.target)
 
 
