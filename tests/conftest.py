@@ -6,6 +6,7 @@ pytest_plugins = [
     "tests.support.cells",
     "tests.support.cli",
     "tests.support.clock",
+    "tests.support.agent_client",  # after the clock, which it moves
     "tests.support.cloud",
     "tests.support.generated",
     "tests.support.live",

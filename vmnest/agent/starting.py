@@ -64,7 +64,7 @@ def start_and_watch(
 def lost(name: str, reason: errors.VmnestError, *, process_id: str) -> errors.AgentUnreachableError:
     """The error for a command of which nobody knows what became."""
     return errors.AgentUnreachableError(
-        f"no answer about {name[:200]!r}: {reason}",
+        f"nobody knows what became of {name[:200]!r}: {reason}",
         hint="The command may have run, and may still be running.",
         details={"outcome": "unknown", "process": process_id},
     )
