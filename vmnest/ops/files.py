@@ -6,7 +6,7 @@ Names that are no UTF-8 have lone surrogates in the place of the bytes that are 
 from __future__ import annotations
 
 from .. import errors
-from . import sandboxes
+from . import commands, sandboxes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,12 +70,7 @@ def read_file(files: Files, *, path: str, limit: int = MOST_READ_BYTES) -> dict[
         errors.RemoteFileError: it cannot be read, or is larger than ``limit``.
     """
     data = files.read(path, limit=limit)
-    try:
-        content, encoding = data.decode("utf-8"), "utf-8"
-    except UnicodeDecodeError:
-        import base64
-
-        content, encoding = base64.b64encode(data).decode("ascii"), "base64"
+    content, encoding = commands.to_text(data)
     return {"path": path, "bytes": len(data), "encoding": encoding, "content": content}
 
 
