@@ -247,6 +247,15 @@ def test_a_command_in_a_terminal_can_be_left_and_returned_to(cli: Cli, box: str)
         assert terminal.wait() == 6
 
 
+def test_a_window_that_is_closed_ends_what_runs_in_it(cli: Cli, box: str) -> None:
+    with on_terminal(cli, "exec", "-it", box, "--", "bash", "--norc", "-i") as terminal:
+        terminal.type(b"sleep 76.414 &\r")
+        wait_for(lambda: runs("76.414"))
+        terminal.signal(signal.SIGHUP)
+        assert terminal.wait() == 129
+    wait_for(lambda: not runs("76.414"))
+
+
 def test_a_terminal_does_not_need_one_here(cli: Cli, box: str) -> None:
     done = cli("exec", box, "-t", "--", "sh", "-c", "test -t 0 && test -t 1 && stty size; seq 100000")
     assert (done.status, done.err) == (0, b"")

@@ -47,6 +47,7 @@ class Front:
                 options=self._options,
                 read_input=self._reads,
                 escape=self._reads and self._name is not None,
+                resumes=not getattr(self._options, "no_resume", False),
                 interrupts=interrupts if is_forwarding else None,
                 show=self.show(),
             )

@@ -184,24 +184,21 @@ def _line(command: Command) -> tuple[str, Sequence[str] | None]:
 def _run(sandbox: Sandbox, command: Command, *, front: Front | None, outlives: bool = False) -> dict[str, object]:
     """Run it; a command that was ended at its timeout is a result too. ``outlives``: the sandbox does the command."""
     try:
-        if front is not None:
-            try:
-                return _attend(sandbox, command, front=front, outlives=outlives)
-            except errors.UnsupportedError:
-                if not command.is_plain:
-                    raise
-        return describe(_exec(sandbox, command, front=front))
+        data = None if front is None else _attend(sandbox, command, front=front, outlives=outlives)
+        return describe(_exec(sandbox, command, front=front)) if data is None else data
     except errors.CommandTimedOutError as error:
         return describe(error.result)
 
 
-def _attend(sandbox: Sandbox, command: Command, *, front: Front, outlives: bool) -> dict[str, object]:
-    """Run it with somebody before it; when they are gone before its end, it is ended."""
+def _attend(sandbox: Sandbox, command: Command, *, front: Front, outlives: bool) -> dict[str, object] | None:
+    """Run it with somebody before it; when they are gone before its end, it is ended. None: the agent cannot do so."""
     from . import processes
 
     process_id = processes.new_id()
     try:
-        process = spawn(sandbox, command, process_id=process_id)
+        process = _spawn_if_possible(sandbox, command, process_id=process_id)
+        if process is None:
+            return None
         try:
             result = front.attend(process)
         finally:
@@ -211,6 +208,16 @@ def _attend(sandbox: Sandbox, command: Command, *, front: Front, outlives: bool)
             processes.end(sandbox, process_id)
         raise
     return {"job": process_id} if result is None else describe(result)
+
+
+def _spawn_if_possible(sandbox: Sandbox, command: Command, *, process_id: str) -> Process | None:
+    """Start it; None for a plain command whose agent knows no processes, and has done nothing."""
+    try:
+        return spawn(sandbox, command, process_id=process_id)
+    except errors.UnsupportedError:
+        if not command.is_plain:
+            raise
+        return None
 
 
 def _is_ours(error: BaseException) -> bool:
