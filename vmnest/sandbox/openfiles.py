@@ -34,8 +34,11 @@ class _RawReader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        if not self._rest:
-            self._rest = memoryview(next(self._pieces, b""))
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece)  # an empty one would pass for the end
         room = memoryview(buffer).cast("B")
         count = min(len(room), len(self._rest))
         room[:count] = self._rest[:count]

@@ -1,0 +1,198 @@
+"""Files of this machine: what is read, and what takes their place."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from vmnest import errors
+from vmnest.agent.sources import PIECE_BYTES
+from vmnest.sandbox import localfiles
+from vmnest.sandbox.localfiles import LocalFile, replacing
+
+
+def path_of(path: Path) -> bytes:
+    return os.fsencode(path)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_as_often_as_wanted(tmp_path: Path) -> None:
+    data = os.urandom(PIECE_BYTES * 2 + 5)
+    (tmp_path / "f").write_bytes(data)
+    (tmp_path / "f").chmod(0o4751)
+    file = LocalFile(path_of(tmp_path / "f"))
+    assert (file.size, file.mode) == (len(data), 0o751)
+    assert [len(piece) for piece in file.pieces()] == [PIECE_BYTES, PIECE_BYTES, 5]
+    assert b"".join(file.pieces()) == data
+    assert not file.has_changed
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    os.symlink("f", tmp_path / "link")
+    assert b"".join(LocalFile(path_of(tmp_path / "link")).pieces()) == b"abc"
+
+
+def test_a_file_that_grows_keeps_the_size_it_had_and_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x" * PIECE_BYTES * 2)
+    file = LocalFile(path_of(tmp_path / "f"))
+    pieces = file.pieces()
+    first = next(pieces)
+    with open(tmp_path / "f", "ab") as more:
+        more.write(b"y" * 100)
+    assert len(first) + sum(map(len, pieces)) == PIECE_BYTES * 2
+    assert file.has_changed
+
+
+def test_a_file_that_shrinks_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x" * PIECE_BYTES * 2)
+    pieces = LocalFile(path_of(tmp_path / "f")).pieces()
+    next(pieces)
+    os.truncate(tmp_path / "f", 10)
+    with pytest.raises(errors.LocalFileError, match=r"shorter.*/f "):
+        list(pieces)
+
+
+def test_nothing_is_left_open(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x" * PIECE_BYTES * 2)
+    before = len(os.listdir("/proc/self/fd"))
+    pieces = LocalFile(path_of(tmp_path / "f")).pieces()
+    next(pieces)
+    pieces.close()  # type: ignore[attr-defined] # it is a generator
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_only_regular_files_are_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(tmp_path / "socket"))
+    for path in (tmp_path / "fifo", tmp_path / "socket", Path("/dev/zero"), tmp_path):
+        with pytest.raises(errors.LocalFileError, match=r"no regular file|a directory"):
+            LocalFile(path_of(path))
+
+
+def test_what_became_a_fifo_meanwhile_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abc")
+    file = LocalFile(path_of(tmp_path / "f"))
+    (tmp_path / "f").unlink()
+    os.mkfifo(tmp_path / "f")
+    with pytest.raises(errors.LocalFileError, match="no regular file"):
+        list(file.pieces())
+
+
+def test_what_is_not_there_has_its_own_error(tmp_path: Path) -> None:
+    with pytest.raises(errors.LocalFileNotFoundError, match="absent"):
+        LocalFile(path_of(tmp_path / "absent"))
+    with pytest.raises(errors.LocalFileNotFoundError):
+        localfiles.is_directory(path_of(tmp_path / "absent"))
+    (tmp_path / "f").touch()
+    with pytest.raises(errors.LocalFileError):
+        LocalFile(path_of(tmp_path / "f" / "below"))
+
+
+def test_a_directory_is_known_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "f").touch()
+    os.symlink("d", tmp_path / "link")
+    assert localfiles.is_directory(path_of(tmp_path / "d"))
+    assert localfiles.is_directory(path_of(tmp_path / "link"))
+    assert not localfiles.is_directory(path_of(tmp_path / "f"))
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    with replacing(path_of(path), mode=mode) as file:
+        file.write(data)
+
+
+def test_a_new_file_has_its_directory_made_and_the_mode_without_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write(tmp_path / "new" / "f", b"abc", mode=0o777)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new" / "f").read_bytes() == b"abc"
+    assert stat.S_IMODE((tmp_path / "new" / "f").stat().st_mode) == 0o750
+
+
+def test_nobody_sees_a_file_before_it_is_whole(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"old")
+    with replacing(path_of(tmp_path / "f"), mode=0o644) as file:
+        file.write(b"new")
+        assert (tmp_path / "f").read_bytes() == b"old"
+        assert (file.count, file.digest()) == (3, hashlib.sha256(b"new").hexdigest())
+    assert (tmp_path / "f").read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def break_off(file: localfiles.NewFile) -> None:
+    file.write(b"new")
+    raise ZeroDivisionError
+
+
+def test_after_an_exception_the_old_file_is_there_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError), replacing(path_of(tmp_path / "f"), mode=0o644) as file:
+        break_off(file)
+    assert (tmp_path / "f").read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    os.symlink("sub/f", tmp_path / "link")
+    write(tmp_path / "link", b"abc")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "sub" / "f").read_bytes() == b"abc"
+
+
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "d").mkdir()
+    for path in (tmp_path / "fifo", tmp_path / "d", Path("/dev/null")):
+        with pytest.raises(errors.LocalFileError):
+            write(path, b"x")
+    with pytest.raises(errors.LocalFileError, match="slash"), replacing(path_of(tmp_path) + b"/new/", mode=0o644):
+        raise AssertionError("it was opened")
+    assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode)
+
+
+def test_what_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    with pytest.raises(errors.LocalFileError, match="this machine"):
+        write(tmp_path / "f" / "below", b"x")
+
+
+def test_an_error_of_the_sandbox_passes_through(tmp_path: Path) -> None:
+    with pytest.raises(errors.FileChangedError), replacing(path_of(tmp_path / "f"), mode=0o644):
+        raise errors.FileChangedError("x")
+    assert os.listdir(tmp_path) == []
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_tree_is_measured_without_links_and_what_is_excluded(tmp_path: Path) -> None:
+    (tmp_path / "sub" / "deep").mkdir(parents=True)
+    (tmp_path / "a").write_bytes(b"x" * 10)
+    (tmp_path / "sub" / "b.o").write_bytes(b"x" * 200)
+    (tmp_path / "sub" / "deep" / "c").write_bytes(b"x" * 3000)
+    os.symlink("a", tmp_path / "link")
+    os.symlink(".", tmp_path / "loop")
+    os.mkfifo(tmp_path / "fifo")
+    assert localfiles.measure(path_of(tmp_path)) == 3210
+    assert localfiles.measure(path_of(tmp_path), exclude=[b"*.o"]) == 3010
+    assert localfiles.measure(path_of(tmp_path), exclude=[b"/sub"]) == 10
+
+
+def test_what_cannot_be_seen_counts_nothing(tmp_path: Path) -> None:
+    assert localfiles.measure(path_of(tmp_path / "absent")) == 0
