@@ -22,9 +22,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import process_client
+from tests.support import process_client, skips
 from tests.support.agent import Agent
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, find_python
 from tests.support.process_client import RemoteProcess, run, start
 
 SIZE = {"cols": 80, "rows": 24}
@@ -141,6 +141,16 @@ def test_no_process_stays_a_zombie_whatever_it_leaves(agent: Agent) -> None:
     wait_for(lambda: children(agent) == [], "zombies")
 
 
+def test_the_end_of_the_agent_ends_all_that_it_started(start_agent: Callable[..., Agent]) -> None:
+    agent = start_agent()
+    ways: list[dict[str, object]] = [{}, {"pty": SIZE}, {"rlimits": {"core": 0}}, {"stdin": "pipe"}]
+    started = [start(agent, "sh", "-c", "trap '' HUP TERM; sleep 60 & wait; wait", **members) for members in ways]
+    pids = [process.tell()["pid"] for process in started]
+    agent.process.terminate()
+    assert agent.process.wait(SECONDS) == 0
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "processes outlive their agent")
+
+
 def test_a_timeout_ends_a_whole_terminal_session(agent: Agent) -> None:
     script = "set -m; sleep 61.5 & sleep 61.6 & trap '' TERM HUP; echo ready; while :; do sleep 1; done"
     begin = time.monotonic()
@@ -155,19 +165,20 @@ def test_a_timeout_ends_a_whole_terminal_session(agent: Agent) -> None:
 
 
 def test_a_thousand_processes_at_once_each_have_their_own_output_and_end(start_agent: Callable[..., Agent]) -> None:
-    agent = start_agent()
-    assert run(agent, "sh", "-c", "echo warm").exit_code == 0
+    # The agent needs more files than it was started with; what it starts gets no more than that.
+    agent = start_agent(wrapper=["prlimit", "--nofile=1000:20000"])
+    assert run(agent, "sh", "-c", "ulimit -Sn").stdout == b"1000\n"
     files = count_files(agent)
 
     def begin(number: int) -> RemoteProcess:
-        script = "read x; echo out $0; echo err $0 >&2; exit $(($0 % 200))"
+        script = "read x; echo out $0 $(ulimit -Sn); echo err $0 >&2; exit $(($0 % 200))"
         return start(agent, "sh", "-c", script, str(number), id=f"n{number}", stdin="pipe")
 
     def end(process: RemoteProcess) -> bool:
         process.type(b"go\n", eof=True)
         number = process.id[1:]
         heard = process.follow()
-        expected = (f"out {number}\n".encode(), f"err {number}\n".encode(), int(number) % 200)
+        expected = (f"out {number} 1000\n".encode(), f"err {number}\n".encode(), int(number) % 200)
         return (heard.stdout, heard.stderr, heard.exit_code) == expected
 
     with ThreadPoolExecutor(16) as pool:
@@ -208,6 +219,35 @@ def test_terminals_are_given_back(agent: Agent) -> None:
     assert [bytes(one.stdout.split(b"\r\n")[0]) for one in heard] == [str(number).encode() for number in range(40)]
     assert {one.exit_code for one in heard} == {0}
     wait_for(lambda: len(os.listdir("/dev/pts")) <= before, "terminals stay")
+
+
+# -- who and how
+
+
+def test_a_process_runs_as_its_user_within_its_limits(agent: Agent) -> None:
+    limits = {"nofile": [50, 60], "core": 0}
+    script = "id -u; echo $HOME; ulimit -Sn; ulimit -Hn; ulimit -c"
+    for members in ({}, {"pty": SIZE}):
+        heard = run(agent, shell=script, user=str(os.geteuid()), rlimits=limits, env={"HOME": "/own"}, **members)
+        assert heard.stdout.split() == [str(os.geteuid()).encode(), b"/own", b"50", b"60", b"0"]
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.13"])
+def test_every_python_that_an_image_may_have_serves_processes(start_agent: Callable[..., Agent], version: str) -> None:
+    python = find_python(version)
+    if python is None:
+        pytest.skip(f"{skips.OTHER_PYTHON}: {version}")
+    agent = start_agent(python=python)
+    process = start(agent, "sh", "-c", "stty size; read line; echo $line; exit 3", pty=SIZE, rlimits={"core": 0})
+    process.read_until(b"24 80\r\n")
+    process.type(b"typed\n")
+    heard = process.follow()
+    assert (heard.stdout, heard.exit_code) == (b"24 80\r\ntyped\r\ntyped\r\n", 3)
+    plain = start(agent, "sh", "-c", "cat; echo err >&2", stdin="pipe")
+    plain.type(b"in\n", eof=True)
+    assert (plain.follow().stdout, plain.follow().stderr) == (b"in\n", b"err\n")
+    assert agent.request("GET", "/v1/stats").json()["cpus"] > 0
+    assert "Traceback" not in agent.log()
 
 
 # -- readers
@@ -505,7 +545,7 @@ def test_nonsense_never_ends_or_wedges_the_agent(agent: Agent) -> None:
     chance = random.Random(20_261_130)
 
     def send(data: bytes) -> bytes:
-        with agent.dial() as connection:
+        with agent.dial(agent.hook_port if b"/v1/stats" in data else None) as connection:
             connection.settimeout(SECONDS)
             with contextlib.suppress(OSError):
                 connection.sendall(data)
