@@ -86,6 +86,8 @@ class Processes:
             RequestError: there is none, or none any more.
         """
         with self._changed:
+            # Whoever asks for one whose start was cut off must not hear that there is none.
+            self._changed.wait_for(lambda: process_id not in self._starting)
             found = self._known.get(process_id)
         if found is None:
             raise RequestError(404, wire.NO_SUCH_PROCESS, f"no such process: {process_id}")

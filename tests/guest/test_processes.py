@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
-from guest.agentd import processes, running, wire
+from guest.agentd import processes, programs, running, wire
 from guest.agentd.errors import RequestError
 from tests.support.processes import Yard, read_stdout, wait_end, wait_until
 
@@ -67,6 +67,24 @@ def test_those_who_wait_for_a_start_that_fails_try_themselves(yard: Yard) -> Non
         with pytest.raises(RequestError, match="bad"):
             first.result(20)
         assert wait_end(second.result(20))["exit_code"] == 6
+
+
+def test_who_asks_for_one_that_is_about_to_start_waits_for_it(yard: Yard) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def build_late() -> processes.Order:
+        entered.set()
+        assert go_on.wait(20)
+        command = programs.Command([b"true"], cwd=b"/", environment={b"PATH": b"/bin:/usr/bin"})
+        return processes.Order(command, output_limit=0, retain=wire.RETAIN_DROP)
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(yard.known.start, "x", build_late)
+        assert entered.wait(20)
+        second = pool.submit(yard.known.find, "x")
+        assert not wait([second], timeout=0.05).done
+        go_on.set()
+        assert second.result(20) is first.result(20)[0]
 
 
 def test_while_a_suspension_is_near_nothing_starts_but_what_runs_is_found(yard: Yard) -> None:
