@@ -1,7 +1,7 @@
 """Input of a process, sent so that every byte arrives once, whatever happens to the answers.
 
-Each piece goes with the number of bytes before it, so that sending it again does no harm. While the sandbox sleeps, a
-user's own input wakes it; what is only fed through (a file, a list of pieces) waits until it is awake.
+Each piece goes with the number of bytes before it, so that sending it again does no harm. A user's own input wakes a
+sandbox that sleeps; what is only fed through (a file, a list of pieces) waits until it is awake.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ class Input:
                     client, self._process_id, piece, offset=at, is_end=is_end, wakes=wakes, deadline=recovery.deadline
                 )
             except DOUBTFUL as error:
-                recovery.after_failure(error)
+                recovery.after_failure(error, wakes=wakes)
                 continue
             recovery.note_success()
             self.is_closed |= taken.is_closed
-            if taken.offset < at + len(piece) and not taken.is_closed and not wakes:
-                recovery.await_awake()  # it did not take all of it for a while
+            if taken.offset < at + len(piece) and not taken.is_closed:
+                recovery.await_awake()  # it was quiet: nobody's word is needed to ask again, so nothing may be woken
             return taken.offset
 
 

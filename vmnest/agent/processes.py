@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import errors
 from .._guest.agentd import wire
 from ..deadline import NEVER, Deadline
-from . import arguments, exchange, outputs, refusals
+from . import arguments, cuts, exchange, outputs, refusals
 
 if TYPE_CHECKING:
     from ..transport import Response
@@ -25,6 +25,7 @@ __all__ = [
     "Taken",
     "fetch",
     "fetch_all",
+    "peek",
     "remove",
     "resize",
     "send_input",
@@ -96,14 +97,25 @@ class Answer:
         self._response.close()
 
 
-def fetch(client: AgentClient, process_id: str, *, wakes: bool = True, deadline: Deadline = NEVER) -> ProcessInfo:
+def fetch(client: AgentClient, process_id: str, *, deadline: Deadline = NEVER) -> ProcessInfo:
     """What the agent knows of a process.
 
     Raises:
         errors.ProcessNotFoundError: nothing.
     """
-    request = exchange.Request("GET", _path(process_id), asked=refusals.PROCESS, deadline=deadline, wakes=wakes)
+    request = exchange.Request("GET", _path(process_id), asked=refusals.PROCESS, deadline=deadline)
     return outputs.parse_info(_ask(client, request))
+
+
+def peek(client: AgentClient, process_id: str, *, deadline: Deadline = NEVER) -> ProcessInfo:
+    """As ``fetch``, but asked once only, and without waking the sandbox.
+
+    Raises:
+        errors.SandboxSuspendedError: it is suspended.
+    """
+    request = exchange.Request("GET", _path(process_id), asked=refusals.PROCESS, deadline=deadline, wakes=False)
+    with client.send(request) as response:
+        return outputs.parse_info(to_object(response))
 
 
 def fetch_all(client: AgentClient, *, deadline: Deadline = NEVER) -> list[ProcessInfo]:
@@ -126,7 +138,10 @@ def send_input(
     wakes: bool = True,
     deadline: Deadline = NEVER,
 ) -> Taken:
-    """Send input, which begins after ``offset`` bytes of it; what the process has taken already is passed over."""
+    """Send input, which begins after ``offset`` bytes of it; what the process has taken already is passed over.
+
+    This is one attempt: it may be made again with what was not taken.
+    """
     query = f"?offset={offset}&wait={deadline.clamp(wait):g}" + ("&eof=1" if is_end else "")
     request = exchange.Request(
         "POST",
@@ -137,7 +152,8 @@ def send_input(
         deadline=deadline,
         wakes=wakes,
     )
-    answer = _ask(client, request)
+    with client.send(request) as response:
+        answer = to_object(response)
     taken = answer.get("offset")
     # Who sends nothing asks how much was taken: that may be more.
     most = offset + len(data) if data else None
@@ -183,8 +199,14 @@ def remove(client: AgentClient, process_id: str, *, deadline: Deadline = NEVER) 
 
 
 def _ask(client: AgentClient, request: exchange.Request, *, limit: int = SMALL_ANSWER_BYTES) -> dict[str, object]:
-    with client.send(request) as response:
-        return to_object(response, limit=limit)
+    """The answer; after a cut it is asked for again if that does no harm."""
+
+    def attempt(may_wake: bool) -> dict[str, object]:
+        request.wakes = request.wakes and may_wake
+        with client.send(request) as response:
+            return to_object(response, limit=limit)
+
+    return cuts.repeated(client, attempt, may_repeat=lambda: request.is_repeatable, deadline=request.deadline)
 
 
 def to_object(response: Response, *, limit: int = SMALL_ANSWER_BYTES) -> dict[str, object]:

@@ -73,8 +73,8 @@ class Recovery:
         """The sandbox was resumed just now: whoever waits for that looks at once."""
         self._stirred.set()
 
-    def after_failure(self, error: errors.VmnestError) -> None:
-        """Wait until another attempt makes sense.
+    def after_failure(self, error: errors.VmnestError, *, wakes: bool = False) -> None:
+        """Wait until another attempt makes sense; one that may wake a suspended MicroVM does not wait for that.
 
         Raises:
             errors.WaitTimeoutError: the deadline has passed.
@@ -88,7 +88,9 @@ class Recovery:
         elif now - self._failing_since > self._patience:
             raise error
         _logger.info("an answer of the agent was cut: %s", error)
-        if self.await_awake(cause=error):
+        if wakes:
+            self._look_for_end(self._client.look(), cause=error)
+        elif self.await_awake(cause=error):
             self._failing_since = None  # it could not answer in its sleep
         self._clock.sleep(self.deadline.clamp(next(self._delays)))
 
@@ -103,8 +105,7 @@ class Recovery:
         for delay in backoff(first=FIRST_LOOK_SECONDS, last=LAST_LOOK_SECONDS):
             self._stirred.clear()
             state = self._client.look()
-            if state in names.ENDED_STATES:
-                raise self._client.ended(state) from cause
+            self._look_for_end(state, cause=cause)
             # A state that cannot be seen in the middle of a sleep tells nothing new.
             is_asleep = state in _ASLEEP or (state is None and told is not None)
             if not is_asleep:
@@ -117,6 +118,11 @@ class Recovery:
         if told is not None:
             self._tell(None)
         return told is not None
+
+    def _look_for_end(self, state: str | None, *, cause: errors.VmnestError | None) -> None:
+        if state in names.ENDED_STATES:
+            assert state is not None
+            raise self._client.ended(state) from cause
 
     def _check(self, cause: errors.VmnestError | None) -> None:
         if self.deadline.expired:

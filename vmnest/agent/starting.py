@@ -8,7 +8,9 @@ Otherwise nobody can say whether the command ran, and the error says so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from .. import errors
 from .._guest.agentd import wire
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["lost", "start", "start_and_watch"]
 
 HEALTH_SECONDS = 10.0
+
+Result = TypeVar("Result")
 
 
 def start(
@@ -39,8 +43,12 @@ def start(
     request = exchange.Request(
         "POST", wire.PROCESSES_PATH, asked=refusals.PROCESS, body=body, deadline=deadline, repeatable=False
     )
-    with _send(client, request, process_id=process_id, name=command.command) as response:
-        return outputs.parse_info(processes.to_object(response))
+
+    def read(response: Response) -> outputs.ProcessInfo:
+        with response, exchange.noting_doubt(request):
+            return outputs.parse_info(processes.to_object(response))
+
+    return _send(client, request, read, process_id=process_id, name=command.command)
 
 
 def start_and_watch(
@@ -58,7 +66,8 @@ def start_and_watch(
         silence=processes.silence(client, wait),
         repeatable=False,
     )
-    return processes.Answer(request, _send(client, request, process_id=process_id, name=command.command))
+    read = functools.partial(processes.Answer, request)
+    return _send(client, request, read, process_id=process_id, name=command.command)
 
 
 def lost(name: str, reason: errors.VmnestError, *, process_id: str) -> errors.AgentUnreachableError:
@@ -70,12 +79,20 @@ def lost(name: str, reason: errors.VmnestError, *, process_id: str) -> errors.Ag
     )
 
 
-def _send(client: AgentClient, request: exchange.Request, *, process_id: str, name: str) -> Response:
+def _send(
+    client: AgentClient,
+    request: exchange.Request,
+    read: Callable[[Response], Result],
+    *,
+    process_id: str,
+    name: str,
+) -> Result:
+    """What ``read`` makes of the answer; it runs once, or an error says that nobody knows."""
     began = client.clock.monotonic()
     recovery = Recovery(client, deadline=request.deadline)
     while True:
         try:
-            return client.send(request)
+            return read(client.send(request))
         except errors.VmnestError as error:
             if not _is_doubtful(request, error):
                 exchange.judge(request, error)
@@ -125,7 +142,7 @@ def _is_safe(client: AgentClient, process_id: str, *, began: float) -> bool:
     if health.uptime is not None and health.uptime > client.clock.monotonic() - began:
         return True
     try:
-        processes.fetch(client, process_id, wakes=False, deadline=look)
+        processes.peek(client, process_id, deadline=look)
     except errors.ProcessNotFoundError:
         return False
     return True

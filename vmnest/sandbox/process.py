@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import contextlib
 import logging
 import os
 import threading
@@ -27,6 +26,7 @@ __all__ = ["Line", "Process"]
 
 KILL_SECONDS = 30.0  # at the end of a ``with`` block
 MAX_LINE_CHARS = 1024 * 1024
+NEVER_SEEN = float("-inf")
 CONTACT_SECONDS = 25.0  # after so long without a word from the agent, its MicroVM may sleep
 
 _logger = logging.getLogger(__name__)
@@ -127,8 +127,12 @@ class Process:
             errors.MicroVMEndedError: the sandbox has ended, and it with it.
         """
         if self._end is None and not self._may_sleep():
-            with contextlib.suppress(errors.SandboxSuspendedError):
-                self._learn(processes.fetch(self._agent, self.id, wakes=False))
+            try:
+                self._learn(processes.peek(self._agent, self.id))
+            except DOUBTFUL as error:
+                self._seen_at = NEVER_SEEN
+                if not self._may_sleep():
+                    raise error
         return self.exit_code
 
     # -- output --------------------------------------------------------------------------------------------------------
