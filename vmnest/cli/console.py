@@ -152,8 +152,9 @@ class _Console:
                 stack.enter_context(self._sizing())
             if self._reads:
                 stack.enter_context(self._typing())
+            pieces = self._program.chunks()  # kept: what its end does must not be interrupted by the next exception
             try:
-                for piece in self._program.chunks():
+                for piece in pieces:
                     show(piece)
             finally:
                 self._is_over = True  # a thread that fails from here on does not matter
@@ -179,11 +180,10 @@ class _Console:
             undo = self._modes.restore()
             if kind is not None and self._is_within_line and not was_full_screen:
                 undo += b"\r\n"  # something will be said about it
-        try:
-            if undo:
-                terminal.write_bytes(terminal.STDOUT, undo)
-        finally:
-            self._raw.end()
+        # The terminal may be gone, which is why we leave.
+        with contextlib.suppress(errors.OutputError, BrokenPipeError):
+            terminal.write_bytes(terminal.STDOUT, undo)
+        self._raw.end()
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -226,7 +226,9 @@ class _Console:
         if self._interrupts is not None:
             self._interrupts.is_paused = self._is_paused
         if state is not None:
-            way = "a key resumes it" if self._reads and self.resumes else "waiting until it is resumed"
+            way = f"{'a key' if self._is_raw else 'input'} resumes it"
+            if not (self._reads and self.resumes):
+                way = "waiting until it is resumed"
             self._say(f"the sandbox is suspended; {way}")
         elif self._modes is not None and self._modes.is_full_screen:
             self._sizes.put(_REDRAW)  # which also takes away what we wrote over it
@@ -279,6 +281,8 @@ class _Console:
         poller.register(terminal.STDIN, select.POLLIN)
         while wake not in dict(poller.poll()):
             data = _read_input()
+            if not data and self._is_raw:
+                raise failure.Ended(signal.SIGHUP)  # a terminal has no end but its own
             if not data:
                 self._program.close_stdin()
                 return

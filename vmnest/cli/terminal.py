@@ -138,13 +138,14 @@ class RawMode:
         self._before: list[Any] | None = None
 
     def begin(self) -> None:
-        """Switch it on."""
+        """Switch it on, unless the terminal is gone."""
         import termios
 
         if self._before is None:
-            before = termios.tcgetattr(self._fd)
-            self._before = list(before)
-            termios.tcsetattr(self._fd, termios.TCSANOW, _raw(before))
+            with contextlib.suppress(termios.error):
+                before = termios.tcgetattr(self._fd)
+                self._before = list(before)
+                termios.tcsetattr(self._fd, termios.TCSANOW, _raw(before))
 
     def end(self) -> None:
         """Put back what was there."""
