@@ -460,7 +460,7 @@ def test_what_cannot_be_copied_of_a_tree_is_told(tmp_path: Path) -> None:
         ("d", "x", False, (400, "not_a_file")),
         ("f", "d", False, (400, "not_a_file")),
         ("f", "d", True, (400, "not_a_file")),
-        ("d", "f", True, (409, "file_exists")),
+        ("d", "f", True, (400, "not_a_directory")),
         ("fifo", "x", True, (400, "not_a_file")),
         ("none", "x", False, (404, "file_not_found")),
         ("f", "f", False, (400, "bad_argument")),
