@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from .. import errors
@@ -10,11 +11,20 @@ from . import batch, meter, output, terminal, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from . import verbs
 
-__all__ = ["CopyOptions", "StandardInput", "add_options", "build_parser", "copy_all", "parse_place", "run"]
+__all__ = [
+    "CopyOptions",
+    "StandardInput",
+    "add_options",
+    "build_parser",
+    "copy_all",
+    "open_input",
+    "parse_place",
+    "run",
+]
 
 STREAM = "-"
 
@@ -140,10 +150,19 @@ def _write_out(source: copies.Place, *, options: CopyOptions) -> int:
 def _read_in(destination: copies.Place, *, options: CopyOptions) -> int:
     if destination.sandbox is None:
         raise _no_sandbox()
-    with output.warnings_as_remarks(options=options), meter.open_meter("copying", options=options) as shown:
-        source = StandardInput(shown.take)
+    with output.warnings_as_remarks(options=options), open_input("copying", options=options) as source:
         copied = _copier(options).copy_in(source, destination, source=copies.Place(None, STREAM))
     return _tell([copied], [], options=options)
+
+
+@contextlib.contextmanager
+def open_input(doing: str, *, options: words.Options) -> Iterator[StandardInput]:
+    """Standard input, with a meter of how much of it was read, unless the user types it."""
+    if terminal.is_terminal(terminal.STDIN):
+        yield StandardInput(lambda _: None)
+    else:
+        with meter.open_meter(doing, options=options) as shown:
+            yield StandardInput(shown.take)
 
 
 class StandardInput:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..ops import copies, files
-from . import batch, copying, listing, meter, output, permissions, render, terminal, words
+from . import batch, copying, listing, output, permissions, render, terminal, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -313,8 +313,8 @@ def _sides(options: words.Options) -> tuple[list[copies.Place], copies.Place]:
 def _write(options: words.Options) -> int:
     assert isinstance(options, _WriteOptions)
     path = options.names[1]
-    with output.warnings_as_remarks(options=options), meter.open_meter("writing", options=options) as shown:
-        count = _open(options).write(path, copying.StandardInput(shown.take), mode=options.mode, timeout=None)
+    with output.warnings_as_remarks(options=options), copying.open_input("writing", options=options) as source:
+        count = _open(options).write(path, source, mode=options.mode, timeout=None)
     output.result({"path": path, "bytes": count}, options=options, text="")
     return 0
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["DIRECTORY", "FILE", "OTHER", "Copier", "Place", "check_whole", "describe", "left_out", "resolve_target"]
 
 FILE, DIRECTORY, OTHER = "file", "directory", "other"
-_USE_STREAM = "A dash in its place means standard input or output."
 
 
 class Place:
@@ -99,7 +98,7 @@ class Copier:
         elif target.sandbox is None:
             done = self._files(source).download(source.path, _real(target), exclude=exclude, progress=progress)
         elif source.sandbox == target.sandbox and not exclude:
-            self._files(source).copy(source.path, target.path, recursive=recursive)
+            self._files(source).copy(source.path, target.path, recursive=recursive, timeout=None)
             return describe(source, target, None)
         else:
             done = self._copy_across(source, target, kind=kind, exclude=exclude, progress=progress)
@@ -109,6 +108,8 @@ class Copier:
         """Write data to a file in a sandbox; ``source`` is what to call where they come from."""
         from ..agent.entries import Transfer
 
+        if self._look(destination) == DIRECTORY:
+            raise errors.NotAFileError(f"{destination} is a directory", hint="The copy has no name yet: give it one.")
         target = resolve_target(source, destination, kind=FILE, look=self._look)
         count = self._files(target).write(target.path, data, timeout=None)
         return describe(source, target, Transfer(files=1, bytes=count))
@@ -157,7 +158,7 @@ class Copier:
         if kind is None:
             raise _not_found(source, f"there is no {source}")
         if kind == OTHER:
-            raise _not_a_file(source, f"{source} is neither a file nor a directory", hint=_USE_STREAM)
+            raise _irregular(source)
         if kind == DIRECTORY and not recursive:
             raise _not_a_file(source, f"{source} is a directory", hint="With -r it is copied, with all that is in it.")
         return kind
@@ -253,7 +254,7 @@ def _check_old(target: Place, found: str, *, kind: str) -> None:
         raise _not_a_file(target, f"{target} is a directory, and no file takes its place")
     if kind == DIRECTORY:
         raise _not_a_directory(target)
-    raise _not_a_file(target, f"{target} is neither a file nor a directory", hint=_USE_STREAM)
+    raise _irregular(target)
 
 
 def _check_apart(source: Place, target: Place, *, kind: str) -> None:
@@ -298,6 +299,11 @@ def _not_found(place: Place, message: str) -> errors.VmnestError:
 def _not_a_file(place: Place, message: str, *, hint: str | None = None) -> errors.VmnestError:
     kind = errors.LocalFileError if place.sandbox is None else errors.NotAFileError
     return kind(message, hint=hint)
+
+
+def _irregular(place: Place) -> errors.VmnestError:
+    hint = "A dash in its place means standard input or output." if place.sandbox is None else None
+    return _not_a_file(place, f"{place} is neither a file nor a directory", hint=hint)
 
 
 def _not_a_directory(place: Place) -> errors.VmnestError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.screens import on_terminal
 from vmnest import errors
 from vmnest.cli import copying, terminal, verbs, words
 
@@ -119,8 +121,6 @@ def test_standard_input_that_nothing_came_of_yet_is_waited_for() -> None:
     os.dup2(reader, terminal.STDIN)
     os.close(reader)
     os.set_blocking(terminal.STDIN, False)
-    import threading
-
     typing = threading.Timer(0.05, os.write, (writer, b"late"))
     typing.start()
     try:
@@ -142,3 +142,18 @@ def test_standard_input_that_cannot_be_read_is_a_local_error() -> None:
     finally:
         os.dup2(kept, terminal.STDIN)
         os.close(kept)
+
+
+def meters() -> int:
+    return [thread.name for thread in threading.enumerate()].count("vmnest-meter")
+
+
+def test_input_that_is_typed_has_no_meter_to_write_over_it() -> None:
+    options = parse("-", "demo:a")
+    with on_terminal(terminal.STDERR):
+        with standard_input(b""), copying.open_input("copying", options=options):
+            assert meters() == 1
+        with on_terminal(terminal.STDIN), copying.open_input("copying", options=options):
+            assert meters() == 0
+    with standard_input(b""), copying.open_input("copying", options=options):
+        assert meters() == 0
