@@ -11,14 +11,14 @@ from ..agent import sources
 from ..agent.entries import Entry, Skipped, Transfer
 from ..agent.files import RemoteFiles
 from ..deadline import NEVER, Deadline
-from . import openfiles, transfer
-from .localfiles import LocalPath
-from .transfer import Progress
+from . import openfiles
 
 if TYPE_CHECKING:
     from ..agent.client import AgentClient
     from ..agent.minimal import MinimalFiles, MinimalReading
     from ..agent.reading import Reading
+    from .localfiles import LocalPath
+    from .transfer import Progress
 
 __all__ = ["Files"]
 
@@ -305,6 +305,8 @@ class Files:
             errors.RemoteFileError: the file in the sandbox cannot be written.
         """
         deadline = Deadline(timeout)
+        from . import transfer  # here: every command loads this module, and few move directories
+
         return transfer.upload(
             lambda feature: self._for(feature, deadline),
             local,
@@ -332,6 +334,8 @@ class Files:
             errors.LocalFileError: the file on this machine cannot be written.
         """
         deadline = Deadline(timeout)
+        from . import transfer  # here: every command loads this module, and few move directories
+
         return transfer.download(
             lambda feature: self._for(feature, deadline),
             remote,
@@ -359,6 +363,8 @@ class Files:
             errors.RemoteFileError: it cannot be read, or not be written there.
         """
         deadline = Deadline(timeout)
+        from . import transfer  # here: every command loads this module, and few move directories
+
         return transfer.relay_tree(
             lambda feature: self._for(feature, deadline),
             path,
