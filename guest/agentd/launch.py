@@ -244,7 +244,8 @@ def _explain_answer(answer: str, command: Command) -> RequestError:
         assert command.user is not None
         name = command.user.name.decode("utf-8", "backslashreplace")
         if number == errno.EINVAL:  # a user namespace that does not map its numbers
-            return RequestError(400, wire.NO_SUCH_USER, f"user {name} cannot be had in this sandbox: no such numbers")
+            detail = f"this sandbox has no user {name}: uid {command.user.uid} is not mapped in it"
+            return RequestError(400, wire.NO_SUCH_USER, detail)
         return RequestError(400, wire.PERMISSION_DENIED, f"the agent may not run commands as user {name}: {reason}")
     if step.startswith("rlimits."):
         return bad_argument(step, f"refused: {reason}")

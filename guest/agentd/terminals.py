@@ -13,6 +13,8 @@ from .errors import RequestError, bad_argument, is_exhaustion, overloaded
 
 _MAX_CELLS = 65535
 _SIZE = struct.Struct("HHHH")  # rows, columns, and two sizes in pixels that nobody knows
+# While a line is edited, the erase key takes a whole character. Only newer Pythons have this name.
+_IUTF8 = 0x4000
 _LINE_ENDS = (b"\n", b"\r")
 _PIECE_BYTES = 65536
 
@@ -52,6 +54,9 @@ def open_pair(size: tuple[int, int]) -> tuple[int, int]:
         raise RequestError(500, wire.INTERNAL, f"no terminal can be made: {error.strerror}") from error
     os.set_blocking(ours, False)
     resize(ours, size)
+    attributes = termios.tcgetattr(theirs)
+    attributes[0] |= _IUTF8
+    termios.tcsetattr(theirs, termios.TCSANOW, attributes)
     return ours, theirs
 
 

@@ -476,12 +476,15 @@ def test_every_python_that_an_image_may_have_prepares_commands(version: str) -> 
         pytest.skip(f"{skips.OTHER_PYTHON}: {version}")
     program = """
 import os
-from guest.agentd import launch, programs, users
+from guest.agentd import launch, programs, terminals, users
 user = users.find(os.getuid())
 command = programs.Command([b"sh", b"-c", b"stty size; ulimit -n"], cwd=b"/", environment=dict(os.environb),
                            pty=(100, 30), rlimits={"nofile": (50, 50)}, user=user)
 started = launch.Launcher().start(command, programs.resolve(command))
 started.child.wait()
-print(os.read(started.terminal, 100).split())
+output = b""
+while piece := terminals.read(started.terminal):
+    output += piece
+print(output.split())
 """
     assert run_program(program, python=python) == ["[b'30', b'100', b'50']"]

@@ -94,6 +94,11 @@ def test_only_our_end_is_non_blocking(pair: Pair) -> None:
     assert os.get_blocking(pair.theirs)
 
 
+def test_the_erase_key_takes_a_whole_character(pair: Pair) -> None:
+    terminals.write(pair.ours, "aä\x7f\n".encode())
+    assert os.read(pair.theirs, 100) == b"a\n"
+
+
 def test_another_size_is_seen_by_its_programs(pair: Pair) -> None:
     terminals.resize(pair.ours, (200, 50))
     assert size_of(pair.theirs) == (200, 50)
