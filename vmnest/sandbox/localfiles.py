@@ -148,9 +148,10 @@ def replacing(path: bytes, *, mode: int) -> Iterator[NewFile]:
 
 
 def measure(root: bytes, *, exclude: Sequence[bytes] = ()) -> int:
-    """The size of all regular files in a directory, as far as they can be seen."""
+    """The size of all regular files in a directory, as far as they can be seen; of several names of one file once."""
     excluded = patterns.Patterns(exclude)
     total = 0
+    seen: set[tuple[int, int]] = set()
     folders = [b""]
     while folders:
         folder = folders.pop()
@@ -163,7 +164,12 @@ def measure(root: bytes, *, exclude: Sequence[bytes] = ()) -> int:
                 if is_folder:
                     folders.append(path)
                 elif each.is_file(follow_symlinks=False):
-                    total += each.stat(follow_symlinks=False).st_size
+                    status = each.stat(follow_symlinks=False)
+                    if status.st_nlink > 1:
+                        if (status.st_dev, status.st_ino) in seen:
+                            continue
+                        seen.add((status.st_dev, status.st_ino))
+                    total += status.st_size
     return total
 
 

@@ -186,6 +186,7 @@ def test_a_tree_is_measured_without_links_and_what_is_excluded(tmp_path: Path) -
     (tmp_path / "a").write_bytes(b"x" * 10)
     (tmp_path / "sub" / "b.o").write_bytes(b"x" * 200)
     (tmp_path / "sub" / "deep" / "c").write_bytes(b"x" * 3000)
+    os.link(tmp_path / "a", tmp_path / "sub" / "same")
     os.symlink("a", tmp_path / "link")
     os.symlink(".", tmp_path / "loop")
     os.mkfifo(tmp_path / "fifo")
