@@ -379,6 +379,20 @@ def test_a_mode_is_set_for_a_whole_tree_but_not_beyond_its_links(tmp_path: Path)
     assert mode_of(tmp_path / "outside") == 0o600
 
 
+def test_a_mode_is_not_led_out_by_a_link_that_was_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def swap() -> None:
+        (tmp_path / "tree" / "f").unlink()
+        (tmp_path / "tree" / "f").symlink_to("../outside")
+
+    (tmp_path / "outside").touch(mode=0o600)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "f").touch(mode=0o600)
+    (tmp_path / "tree" / "g").touch(mode=0o600)
+    trees.before_opening(monkeypatch, b"f", swap)
+    folders.change_mode(encode(tmp_path / "tree"), 0o711, recursive=True)
+    assert (mode_of(tmp_path / "outside"), mode_of(tmp_path / "tree" / "g")) == (0o600, 0o711)
+
+
 def test_a_mode_that_closes_directories_reaches_all_of_them(tmp_path: Path) -> None:
     (tmp_path / "tree" / "d" / "e").mkdir(parents=True)
     folders.change_mode(encode(tmp_path / "tree"), 0o000, recursive=True)

@@ -139,6 +139,29 @@ def test_further_names_of_a_file_are_links_to_the_first(tmp_path: Path) -> None:
     ]
 
 
+def test_only_names_that_are_still_to_come_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_MAX_REMEMBERED_LINKS", 2)
+    (tmp_path / "source").mkdir()
+    for name in "abcd":
+        (tmp_path / "source" / name).write_text(name)
+        os.link(tmp_path / "source" / name, tmp_path / "source" / f"{name}2")
+        os.link(tmp_path / "source" / name, tmp_path / f"outside-{name}")
+    packed = packing.pack(os.fsencode(tmp_path / "source"))
+    members, _ = read(b"".join(packed))
+    kinds = [members[name].kind for name in (b"a2", b"b2", b"c2", b"d2")]
+    # Where there is no room to remember a name, its file is packed once more.
+    assert kinds == [archives.HARD_LINK, archives.HARD_LINK, archives.FILE, archives.FILE]
+
+
+def test_the_last_name_of_a_file_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_MAX_REMEMBERED_LINKS", 1)
+    for name in "abcd":
+        (tmp_path / name).write_text(name)
+        os.link(tmp_path / name, tmp_path / f"{name}2")
+    members, _ = read(pack(tmp_path))
+    assert [members[name].target for name in (b"a2", b"b2", b"c2", b"d2")] == [b"a", b"b", b"c", b"d"]
+
+
 def test_a_name_outside_of_the_tree_makes_no_link(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "outside").write_text("content")
@@ -222,6 +245,31 @@ def test_a_directory_that_becomes_a_link_while_it_waits_is_not_entered(tmp_path:
     members, told = read(b"".join(parts))
     assert sorted(members) == [b".", b"a", b"a/large"]
     assert told == {b"b": "not a directory"}
+
+
+def test_a_file_that_becomes_a_pipe_is_told_and_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def swap() -> None:
+        (tmp_path / "f").unlink()
+        os.mkfifo(tmp_path / "f")
+
+    (tmp_path / "f").write_text("x")
+    (tmp_path / "g").write_text("x")
+    trees.before_opening(monkeypatch, b"f", swap)
+    members, told = read(pack(tmp_path))
+    assert sorted(members) == [b".", b"g"]
+    assert told == {b"f": packing.CHANGED}
+
+
+def test_a_file_that_becomes_a_link_is_told_and_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def swap() -> None:
+        (tmp_path / "f").unlink()
+        (tmp_path / "f").symlink_to("/etc/passwd")
+
+    (tmp_path / "f").write_text("x")
+    trees.before_opening(monkeypatch, b"f", swap)
+    members, told = read(pack(tmp_path))
+    assert sorted(members) == [b"."]
+    assert told == {b"f": "too many levels of symbolic links"}
 
 
 def test_what_may_not_be_read_is_told_and_the_rest_is_packed(tmp_path: Path) -> None:

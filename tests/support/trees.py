@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import pytest
 
 NOBODY = 65534
 
@@ -104,3 +106,15 @@ def without_rights() -> Iterator[None]:
     finally:
         os.seteuid(0)
         os.setegid(0)
+
+
+def before_opening(monkeypatch: pytest.MonkeyPatch, name: bytes, act: Callable[[], object]) -> None:
+    """Have somebody ``act`` between the look at what has this name and its opening."""
+    true_open = os.open
+
+    def open_later(path: object, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == name:
+            act()
+        return true_open(path, flags, mode, dir_fd=dir_fd)  # type: ignore[arg-type] # whatever it is
+
+    monkeypatch.setattr(os, "open", open_later)
