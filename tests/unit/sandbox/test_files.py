@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import io
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.agent import Agent
+from tests.support.cutting import open_client
+from tests.support.minimal import base_contract
+from tests.support.scripted import SILENT, Answer, ScriptedServer, answer, json_answer
 from vmnest import errors
 from vmnest.agent.client import AgentClient
+from vmnest.deadline import SYSTEM_CLOCK
 from vmnest.sandbox.files import Files
-from vmnest.transport import Transport
 
 
 @pytest.fixture
-def files(shared_agent: Agent) -> Iterator[Files]:
-    transport = Transport(environ={})
-    client = AgentClient(shared_agent.url, headers=lambda _refused: [], transport=transport, port=8080)
-    yield Files(lambda _deadline: client)
-    transport.close()
+def files(agent_client: AgentClient) -> Files:
+    return Files(lambda _deadline: agent_client)
 
 
 def test_all_byte_values_come_back_as_written(files: Files, tmp_path: Path) -> None:
@@ -66,7 +69,153 @@ def test_what_cannot_be_read_or_written_has_its_own_errors(files: Files, tmp_pat
         files.write(str(tmp_path / "file" / "below"), b"")
 
 
-def test_more_than_the_agent_takes_in_one_request_is_refused_as_such(files: Files, tmp_path: Path) -> None:
-    with pytest.raises(errors.RequestTooLargeError):
-        files.write(str(tmp_path / "huge"), bytes(51 * 1024 * 1024))
-    assert not (tmp_path / "huge").exists()
+def test_a_part_of_a_file_is_read(files: Files, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"0123456789")
+    path = str(tmp_path / "f")
+    assert files.read(path, offset=3, length=4) == b"3456"
+    assert files.read(path, offset=8) == b"89"
+    assert files.read(path, offset=100) == b""
+    assert files.read(path, offset=2, length=3, limit=3) == b"234"
+    with pytest.raises(errors.RemoteFileError, match="larger than 2"):
+        files.read(path, offset=2, length=3, limit=2)
+
+
+@pytest.mark.parametrize("part", [{"offset": -1}, {"length": -1}, {"offset": 1.5}, {"length": True}], ids=str)
+def test_a_part_that_can_be_none_is_refused(files: Files, part: Any) -> None:
+    with pytest.raises(errors.UsageError, match="number of bytes"):
+        files.read("f", **part)
+
+
+def test_anything_that_gives_bytes_is_written(files: Files, tmp_path: Path) -> None:
+    path = str(tmp_path / "f")
+    for data in (b"abc", bytearray(b"abc"), memoryview(b"abc"), "abc", [b"a", b"bc"], io.BytesIO(b"abc")):
+        assert files.write(path, data) == 3
+        assert files.read(path) == b"abc"
+
+
+def test_the_mode_of_a_file_is_kept_or_set(files: Files, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    files.write(str(path), b"1", mode=0o640)
+    files.write(str(path), b"2")
+    assert path.stat().st_mode & 0o7777 == 0o640
+    with pytest.raises(errors.UsageError, match="mode"):
+        files.write(str(path), b"3", mode=0o10000)
+
+
+def test_a_file_is_a_stream_to_read(files: Files, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"line 1\nline 2\n")
+    with files.open_read(str(tmp_path / "f"), offset=5) as file:
+        assert list(file) == [b"1\n", b"line 2\n"]
+    with pytest.raises(errors.RemoteFileNotFoundError):
+        files.open_read(str(tmp_path / "absent"))
+
+
+def test_a_file_is_a_stream_to_write(files: Files, tmp_path: Path) -> None:
+    with files.open_write(str(tmp_path / "new" / "f"), mode=0o600) as file:
+        file.write(b"ab")
+        file.write(b"c")
+        assert not (tmp_path / "new").exists()
+    assert (tmp_path / "new" / "f").read_bytes() == b"abc"
+    assert (tmp_path / "new" / "f").stat().st_mode & 0o7777 == 0o600
+
+
+def test_a_stream_that_cannot_be_committed_says_so(files: Files, tmp_path: Path) -> None:
+    file = files.open_write(str(tmp_path))
+    file.write(b"abc")
+    with pytest.raises(errors.NotAFileError):
+        file.close()
+
+
+def test_one_stream_goes_into_another(files: Files, tmp_path: Path) -> None:
+    data = os.urandom(3_000_000)
+    files.write(str(tmp_path / "a"), data)
+    with files.open_read(str(tmp_path / "a")) as source:
+        files.write(str(tmp_path / "b"), source)
+    assert (tmp_path / "b").read_bytes() == data
+
+
+def test_a_directory_is_listed_at_once_or_bit_by_bit(files: Files, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "f").touch()
+    (tmp_path / ".hidden").touch()
+    assert [entry.name for entry in files.list(str(tmp_path))] == [".hidden", "sub"]
+    assert [entry.path for entry in files.scan(str(tmp_path), depth=2)] == [
+        f"{tmp_path}/.hidden",
+        f"{tmp_path}/sub",
+        f"{tmp_path}/sub/f",
+    ]
+
+
+@pytest.mark.parametrize("depth", [0, -1, True, 1.5, None], ids=repr)
+def test_a_depth_that_can_be_none_is_refused(files: Files, depth: Any) -> None:
+    with pytest.raises(errors.UsageError, match="depth"):
+        files.list(".", depth=depth)
+    with pytest.raises(errors.UsageError, match="depth"):
+        files.scan(".", depth=depth)
+
+
+def test_the_working_directory_is_listed_if_nothing_is_named(files: Files) -> None:
+    files.write("listed", b"")
+    assert "listed" in [entry.path.removeprefix("./") for entry in files.list()]
+
+
+def test_what_a_file_system_does_is_done(files: Files, tmp_path: Path) -> None:
+    top = str(tmp_path)
+    files.mkdir(f"{top}/a/b")
+    files.write(f"{top}/a/b/f", b"abc")
+    assert files.copy(f"{top}/a", f"{top}/c", recursive=True) == ()
+    files.rename(f"{top}/c/b/f", f"{top}/c/g")
+    files.chmod(f"{top}/c/g", 0o600)
+    entry = files.stat(f"{top}/c/g", sha256=True)
+    assert (entry.size, entry.mode, entry.sha256) == (3, 0o600, hashlib.sha256(b"abc").hexdigest())
+    assert files.exists(f"{top}/c/g")
+    files.remove(f"{top}/c", recursive=True)
+    files.remove(f"{top}/c", missing_ok=True)
+    assert not files.exists(f"{top}/c")
+
+
+def test_the_time_of_a_call_is_bounded(tmp_path: Path) -> None:
+    with (
+        ScriptedServer(SILENT) as server,
+        open_client(server.url, clock=SYSTEM_CLOCK) as client,
+        pytest.raises((errors.ReadTimeoutError, errors.WaitTimeoutError)),
+    ):
+        Files(lambda _deadline: client).read("f", timeout=0.2)
+
+
+# -- which agent can do what -------------------------------------------------------------------------------------------
+
+
+def announcing(*features: str) -> Answer:
+    return json_answer(200, {"status": "ok", "version": "1", "features": list(features)})
+
+
+def test_the_agent_is_asked_once_what_it_can(tmp_path: Path) -> None:
+    steps = (announcing("files", "fs"), answer(200, b"1"), answer(200, b"2"), json_answer(200, {"exists": True}))
+    with ScriptedServer(*steps) as server, open_client(server.url) as client:
+        files = Files(lambda _deadline: client)
+        assert (files.read("f"), files.read("f"), files.exists("f")) == (b"1", b"2", True)
+        assert [request.target.partition("?")[0] for request in server.requests] == [
+            "/healthz",
+            "/v1/files",
+            "/v1/files",
+            "/v1/fs/exists",
+        ]
+
+
+def test_what_the_agent_has_no_route_for_is_done_by_tools(shared_agent: Agent, tmp_path: Path) -> None:
+    with base_contract(shared_agent.port) as url, open_client(url) as client:
+        files = Files(lambda _deadline: client)
+        files.write(str(tmp_path / "f"), b"abc", mode=0o600)
+        assert files.read(str(tmp_path / "f"), offset=1) == b"bc"
+        assert [entry.name for entry in files.list(str(tmp_path))] == ["f"]
+        (tmp_path / "tree").mkdir()
+        (tmp_path / "tree" / "f").write_bytes(b"abc")
+        files.upload(tmp_path / "tree", str(tmp_path / "copy"))
+        files.download(str(tmp_path / "copy"), tmp_path / "back")
+        files.download(str(tmp_path / "copy" / "f"), tmp_path / "g")
+    assert (tmp_path / "back" / "f").read_bytes() == (tmp_path / "g").read_bytes() == b"abc"
+
+
+def test_a_larger_file_than_a_request_of_the_base_contract_holds_is_written(files: Files, tmp_path: Path) -> None:
+    assert files.write(str(tmp_path / "huge"), bytes(51 * 1024 * 1024)) == 51 * 1024 * 1024
