@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -24,29 +25,25 @@ def store() -> Iterator[retained.Store]:
 
 def decode(data: bytes) -> list[tuple[int, bytes | int]]:
     """Frames; neighbouring pieces of one stream joined, gaps as numbers."""
-    result: list[tuple[int, bytes | int]] = []
     decoder = frames.Decoder()
-    for kind, payload in decoder.feed(data):
-        if kind == frames.GAP:
-            result.append((kind, frames.parse_gap(payload)))
-        elif result and result[-1][0] == kind:
-            last = result[-1][1]
-            assert isinstance(last, bytes)
-            result[-1] = (kind, last + payload)
-        else:
-            result.append((kind, payload))
+    found = list(decoder.feed(data))
     assert decoder.is_between_frames
+    result: list[tuple[int, bytes | int]] = []
+    for kind, group in itertools.groupby(found, key=lambda frame: frame[0]):
+        payloads = [payload for _, payload in group]
+        if kind == frames.GAP:
+            result += [(kind, frames.parse_gap(payload)) for payload in payloads]
+        else:
+            result.append((kind, b"".join(payloads)))
     return result
 
 
 def read_all(output: retained.Output, offset: int = 0, *, limit: int = 64 * 1024) -> list[tuple[int, bytes | int]]:
     """What a new reader gets from ``offset`` to the end."""
     cursor = retained.Cursor(offset)
-    data = b""
-    while piece := output.read(cursor, limit):
-        data += piece
+    pieces = list(iter(lambda: output.read(cursor, limit), b""))
     assert cursor.offset == output.size
-    return decode(data)
+    return decode(b"".join(pieces))
 
 
 def flatten(found: list[tuple[int, bytes | int]]) -> list[tuple[int, int] | None]:
