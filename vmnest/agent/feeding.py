@@ -127,6 +127,14 @@ class Feeder:
         if self._failure is not None:
             raise self._failure
 
+    def is_alive(self) -> bool:
+        """Something is still to be sent."""
+        return self._thread.is_alive()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the feeding, at most that long."""
+        self._thread.join(seconds)
+
     def _feed(self) -> None:
         try:
             for piece in self._pieces:

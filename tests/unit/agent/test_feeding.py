@@ -1,0 +1,250 @@
+"""Input arrives once and whole, in pieces that the agent takes; its end is told; nothing sleeps less for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.agent_client import States
+from tests.support.clock import FakeClock
+from tests.support.process_peer import ProcessPeer
+from tests.support.scripted import CUT, Received, ScriptedServer, answer, json_answer
+from vmnest import errors
+from vmnest._guest.agentd import wire
+from vmnest.agent import feeding
+from vmnest.deadline import Deadline
+
+
+def peer() -> ProcessPeer:
+    made = ProcessPeer()
+    made.known.add("p")
+    return made
+
+
+def test_input_goes_in_pieces_with_the_count_of_what_went_before(connect_agent: Any) -> None:
+    script = peer()
+    data = bytes(range(256)) * 10_000
+    with ScriptedServer(script, repeat_last=True) as server:
+        box = feeding.Input("p")
+        assert box.send(connect_agent(server), data) == len(data)
+        assert box.send(connect_agent(server), b"more", is_end=True) == 4
+    assert script.input == data + b"more"
+    assert all(len(request.body) <= wire.MAX_STDIN_BYTES for request in server.requests)
+    assert server.requests[0].target == "/v1/processes/p/stdin?offset=0&wait=25"
+    assert server.requests[-1].target == f"/v1/processes/p/stdin?offset={len(data)}&wait=25&eof=1"
+    assert server.requests[0].headers["content-type"] == "application/octet-stream"
+
+
+def test_an_answer_that_is_cut_writes_nothing_twice(connect_agent: Any) -> None:
+    script = peer()
+    with ScriptedServer(script, repeat_last=True) as server:
+        box = feeding.Input("p")
+        for cut in range(0, 180, 5):
+            script.answers = [cut]
+            assert box.send(connect_agent(server), b"0123456789") == 10
+    assert script.input == b"0123456789" * 36
+
+
+def test_what_was_not_taken_is_sent_again(connect_agent: Any) -> None:
+    taken = iter([3, 3, 8, 10])
+    asked: list[tuple[str, bytes]] = []
+
+    def take(received: Received) -> Any:
+        asked.append((received.target.partition("?")[2], received.body))
+        return json_answer(200, {"offset": next(taken), "closed": False})
+
+    with ScriptedServer(take, repeat_last=True) as server:
+        assert feeding.Input("p").send(connect_agent(server), b"0123456789", is_end=True) == 10
+    assert asked == [
+        ("offset=0&wait=25&eof=1", b"0123456789"),
+        ("offset=3&wait=25&eof=1", b"3456789"),
+        ("offset=3&wait=25&eof=1", b"3456789"),
+        ("offset=8&wait=25&eof=1", b"89"),
+    ]
+
+
+def test_a_process_that_takes_no_more_ends_the_input(connect_agent: Any) -> None:
+    script = peer()
+    script.takes = 4
+    with ScriptedServer(script, repeat_last=True) as server:
+        box = feeding.Input("p")
+        assert box.send(connect_agent(server), b"012345") == 4
+        assert box.is_closed
+        assert box.send(connect_agent(server), b"more") == 0
+    assert len(server.requests) == 1
+
+
+def test_an_end_is_sent_once(connect_agent: Any) -> None:
+    with ScriptedServer(peer(), repeat_last=True) as server:
+        box = feeding.Input("p")
+        assert box.send(connect_agent(server), b"", is_end=True) == 0
+        box.send(connect_agent(server), b"", is_end=True)
+    assert len(server.requests) == 1
+
+
+def test_nothing_is_sent_for_nothing(connect_agent: Any) -> None:
+    with ScriptedServer() as server:
+        assert feeding.Input("p").send(connect_agent(server), b"") == 0
+
+
+def test_of_a_process_that_others_fed_it_asks_how_much_it_has(connect_agent: Any) -> None:
+    script = peer()
+    script.input = b"by another"
+    with ScriptedServer(script, repeat_last=True) as server:
+        assert feeding.Input("p", offset=None).send(connect_agent(server), b"!") == 1
+    assert script.input == b"by another!"
+
+
+@pytest.mark.parametrize("taken", [None, -1, 11, True, "3"])
+def test_a_count_that_cannot_be_is_an_error(connect_agent: Any, taken: object) -> None:
+    with ScriptedServer(json_answer(200, {"offset": taken})) as server, pytest.raises(errors.AgentAnswerError):
+        feeding.Input("p").send(connect_agent(server), b"0123456789")
+
+
+def test_a_process_without_input_says_so(connect_agent: Any) -> None:
+    refusal = json_answer(409, {"detail": "it has none", "code": wire.NO_STDIN})
+    with ScriptedServer(refusal) as server, pytest.raises(errors.NoInputError, match="it has none"):
+        feeding.Input("p").send(connect_agent(server), b"x")
+
+
+def test_input_that_nobody_takes_waits_until_the_deadline(connect_agent: Any, fake_clock: FakeClock) -> None:
+    def wait(received: Received) -> Any:
+        fake_clock.advance(25)
+        return json_answer(200, {"offset": 0, "closed": False})
+
+    with ScriptedServer(wait, repeat_last=True) as server, pytest.raises(errors.WaitTimeoutError):
+        feeding.Input("p").send(connect_agent(server), b"x", deadline=Deadline(60, clock=fake_clock))
+    assert len(server.requests) == 3
+    assert [request.target.rpartition("=")[2] for request in server.requests] == ["25", "25", "10"]
+
+
+# -- suspension --------------------------------------------------------------------------------------------------------
+
+NOT_REACHED = answer(502, headers=[("x-aws-proxy-error", "MICROVM_CONNECT_FAILED")])
+
+
+def test_what_a_user_types_wakes_the_sandbox(connect_agent: Any) -> None:
+    script = peer()
+    script.answers = [NOT_REACHED]
+    states = States("SUSPENDED")
+    with ScriptedServer(script, repeat_last=True) as server:
+        feeding.Input("p").send(connect_agent(server, states=states), b"key")
+    assert script.input == b"key"
+    assert states.left == ["RUNNING"]
+
+
+def test_what_a_user_types_while_it_falls_asleep_does_not_wait_for_others_to_wake_it(connect_agent: Any) -> None:
+    script = peer()
+    script.answers = [CUT, NOT_REACHED]
+    states = States("SUSPENDED")
+    with ScriptedServer(script, repeat_last=True) as server:
+        feeding.Input("p").send(connect_agent(server, states=states), b"key")
+    assert script.input == b"key"
+
+
+def test_what_is_fed_through_lets_it_sleep(connect_agent: Any) -> None:
+    script = peer()
+    script.answers = [NOT_REACHED]
+    states = States("SUSPENDED", "SUSPENDED", "SUSPENDED", "RUNNING")
+    with ScriptedServer(script, repeat_last=True) as server:
+        client = connect_agent(server, states=states, recover=pytest.fail)
+        feeding.Input("p").send(client, b"data", wakes=False)
+    assert script.input == b"data"
+
+
+def test_input_that_waits_to_be_taken_lets_it_sleep(connect_agent: Any) -> None:
+    taken = iter([0, 1])
+    states = States("SUSPENDED", "SUSPENDED", "RUNNING")
+    requests: list[int] = []
+    with ScriptedServer(
+        lambda received: json_answer(200, {"offset": next(taken), "closed": False}), repeat_last=True
+    ) as server:
+        states.on_look = lambda state: requests.append(len(server.requests))
+        feeding.Input("p").send(connect_agent(server, states=states), b"x")
+    assert requests == [1, 1, 1]
+
+
+# -- sources -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [b"abc", bytearray(b"abc"), memoryview(b"abc"), "abc", [b"a", b"", b"bc"], iter([b"ab", memoryview(b"c")])],
+    ids=lambda source: type(source).__name__,
+)
+def test_any_source_is_fed_to_its_end(connect_agent: Any, source: Any) -> None:
+    script = peer()
+    with ScriptedServer(script, repeat_last=True) as server:
+        feed(connect_agent(server), source, until=lambda: "eof=1" in server.requests[-1].target)
+    assert script.input == b"abc"
+
+
+def feed(client: Any, source: Any, *, until: Any) -> None:
+    """Feed it in a block that ends when ``until`` says so."""
+    finished = threading.Event()
+    feeder = feeding.Feeder(client, feeding.Input("p"), source)
+    with feeder.running():
+        for _ in range(500):
+            if finished.wait(0.01) or (not feeder.is_alive()):
+                break
+    assert until()
+
+
+def test_a_process_that_takes_no_more_ends_the_feeding_and_not_the_reading(connect_agent: Any) -> None:
+    script = peer()
+    script.takes = 10
+    given = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal given
+        while True:
+            given += 1
+            yield b"y\n" * 4
+
+    with ScriptedServer(script, repeat_last=True) as server:
+        feed(connect_agent(server), endless(), until=lambda: True)
+    assert script.input == b"y\ny\ny\ny\ny\n"
+    assert given == 2
+
+
+def test_an_error_of_the_source_reaches_the_caller(connect_agent: Any) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"a"
+        raise OSError(5, "the disk is broken")
+
+    with ScriptedServer(peer(), repeat_last=True) as server, pytest.raises(OSError, match="the disk is broken"):
+        feed(connect_agent(server), broken(), until=lambda: True)
+
+
+def test_pieces_that_are_no_bytes_are_refused(connect_agent: Any) -> None:
+    with ScriptedServer(peer(), repeat_last=True) as server, pytest.raises(errors.UsageError, match="str"):
+        feed(connect_agent(server), ["text"], until=lambda: True)
+
+
+def test_a_block_that_ends_does_not_wait_for_a_source_that_does_not(
+    connect_agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeding, "STOP_SECONDS", 0.05)
+    waiting, release = threading.Event(), threading.Event()
+
+    def slow() -> Iterator[bytes]:
+        waiting.set()
+        release.wait(20)
+        yield b"late"
+
+    with ScriptedServer() as server:
+        feeder = feeding.Feeder(connect_agent(server), feeding.Input("p"), slow())
+        with feeder.running():
+            assert waiting.wait(10)
+        assert feeder.is_alive()
+        release.set()
+        feeder.join(10)
+    assert server.requests == []
+
+
+def test_without_a_source_nothing_is_fed(connect_agent: Any) -> None:
+    with ScriptedServer() as server, feeding.feed(connect_agent(server), feeding.Input("p"), None):
+        pass
