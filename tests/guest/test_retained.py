@@ -293,7 +293,7 @@ OTHERS = st.sampled_from([("confirm", 0), ("confirm", 50), ("confirm", 100), ("g
 PIECES = st.lists(st.one_of(APPENDS, APPENDS, APPENDS, OTHERS), min_size=12, max_size=60)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(pieces=PIECES, limit=st.integers(0, 600), is_small=st.booleans(), limit_of_reads=st.integers(1, 500))
 def test_any_course_of_things_keeps_what_the_rules_say(
     pieces: list[tuple[object, int]], limit: int, is_small: bool, limit_of_reads: int
