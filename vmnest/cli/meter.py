@@ -6,7 +6,7 @@ import contextlib
 import time
 
 from .. import errors
-from . import render, terminal
+from . import listing, render, terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ __all__ = ["Meter", "open_meter", "render_line", "render_size"]
 SHOWN_AFTER_SECONDS = 1.0
 PERIOD_SECONDS = 0.25
 RATE_SECONDS = 5.0  # the rate is that of the latest so many
+LEAST_PATH_COLUMNS = 12
+_GAP, _CUT = "  ", "..."
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -127,20 +129,32 @@ def render_line(doing: str, step: Step | None, *, rate: float, seconds: float, c
     if step.total and rate >= 1:
         left = max(0, step.total - step.bytes) / rate
         parts.append(f"{render.render_duration(round(left))} left")
-    return _cut(f"{', '.join(parts)}  {render.to_printable(step.path)}", columns)
+    line = _cut(", ".join(parts), columns)
+    room = columns - 1 - render.width(line) - len(_GAP)
+    return line if room < LEAST_PATH_COLUMNS else f"{line}{_GAP}{_cut_path(listing.to_safe(step.path), room)}"
 
 
 def _cut(line: str, columns: int) -> str:
     """The beginning of a line, so that it does not wrap: then it could not be wiped."""
-    if render.width(line) < columns:
-        return line
-    kept, wide = [], 0
-    for char in line:
+    return _take(line, columns - 1) if render.width(line) >= columns else line
+
+
+def _cut_path(path: str, columns: int) -> str:
+    """The end of a path, which tells more than its beginning."""
+    if render.width(path) <= columns:
+        return path
+    return _CUT + _take(path[::-1], columns - len(_CUT))[::-1]
+
+
+def _take(text: str, columns: int) -> str:
+    """As many characters as these columns have room for."""
+    taken, wide = 0, 0
+    for char in text:
         wide += render.width(char)
-        if wide >= columns:
+        if wide > columns:
             break
-        kept.append(char)
-    return "".join(kept)
+        taken += 1
+    return text[:taken]
 
 
 def render_size(count: float) -> str:

@@ -53,6 +53,12 @@ def test_a_line_tells_how_much_how_fast_how_long_and_what() -> None:
     assert line(Step(0, 0, "empty")) == "copying 0 B, 0 B/s  empty"
 
 
+def test_of_a_long_path_the_end_is_shown() -> None:
+    assert line(Step(0, None, "日本/" * 20 + "end"), columns=40) == "copying 0 B, 0 B/s  ...本/日本/日本/end"
+    assert line(Step(0, None, os.fsdecode(b"\xff")), columns=40) == "copying 0 B, 0 B/s  \\xff"
+    assert line(Step(0, None, "no/room/for/this"), columns=30) == "copying 0 B, 0 B/s"
+
+
 def test_a_source_that_grew_is_never_more_than_whole() -> None:
     assert "100 %, " in line(Step(30 * MIB, 20 * MIB, "a"), rate=MIB)
     assert ", 0s left" in line(Step(30 * MIB, 20 * MIB, "a"), rate=MIB)
