@@ -18,6 +18,7 @@ import itertools
 import os
 import select
 import threading
+import time
 
 from . import journal, stopwatch
 
@@ -29,6 +30,7 @@ READABLE = select.EPOLLIN
 HANGUP = select.EPOLLRDHUP
 _MAX_EVENTS = 256
 _FEW_TIMERS = 64
+_FAILURE_PAUSE_SECONDS = 0.1
 
 
 class Timer:
@@ -135,21 +137,29 @@ class Loop:
 
     def _run(self) -> None:
         while not self._is_stopping:
-            for descriptor, _ in self._epoll.poll(self._patience(), _MAX_EVENTS):
-                callback = self._callbacks.get(descriptor)
-                if callback is None or self._call(callback):
-                    continue
-                # The callback may have closed it before it failed, and the number may be another one's by now.
-                if self._callbacks.get(descriptor) is callback:
-                    with contextlib.suppress(OSError):
-                        self.unwatch(descriptor)
-            now = self._watch.read()
-            while self._timers and self._timers[0][0] <= now:
-                due = heapq.heappop(self._timers)[2].take()
-                if due is None:
-                    self._cancelled -= 1
-                else:
-                    self._call(due)
+            try:
+                self._turn()
+            except Exception:  # the last line of this thread, without which no process would ever end
+                journal.report_exception("the loop failed")
+                time.sleep(_FAILURE_PAUSE_SECONDS)
+
+    def _turn(self) -> None:
+        """Wait for the next events, and do what is due."""
+        for descriptor, _ in self._epoll.poll(self._patience(), _MAX_EVENTS):
+            callback = self._callbacks.get(descriptor)
+            if callback is None or self._call(callback):
+                continue
+            # The callback may have closed it before it failed, and the number may be another one's by now.
+            if self._callbacks.get(descriptor) is callback:
+                with contextlib.suppress(OSError):
+                    self.unwatch(descriptor)
+        now = self._watch.read()
+        while self._timers and self._timers[0][0] <= now:
+            due = heapq.heappop(self._timers)[2].take()
+            if due is None:
+                self._cancelled -= 1
+            else:
+                self._call(due)
 
     def _patience(self) -> float:
         if not self._timers:

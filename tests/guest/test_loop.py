@@ -167,3 +167,23 @@ def test_a_callback_may_close_what_it_watches_and_fail(bench: Bench, capsys: pyt
     bench.expect("alive")
     assert "after the close" in capsys.readouterr().err
     os.close(writer)
+
+
+def test_the_loop_survives_what_its_own_code_did_not_expect(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turn = bench.loop._turn
+    failures = iter([MemoryError("for a moment")])
+
+    def fail_once() -> None:
+        for failure in failures:
+            raise failure
+        turn()
+
+    monkeypatch.setattr(bench.loop, "_turn", fail_once)
+    bench.loop.post(lambda: None)
+    bench.loop.post(lambda: bench.calls.put("alive"))
+    bench.expect("alive")
+    bench.loop.post(lambda: bench.calls.put("still"))
+    bench.expect("still")
+    assert "for a moment" in capsys.readouterr().err
