@@ -354,6 +354,40 @@ def test_a_command_is_waited_for_while_its_sandbox_sleeps(cli: Cli, box: str) ->
     assert (process.returncode, out, err) == (4, b"b\n", b"vmnest: the sandbox goes on\n")
 
 
+def say(process: subprocess.Popen[bytes], data: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(data)
+    process.stdin.flush()
+
+
+def test_input_resumes_a_sandbox_that_sleeps(cli: Cli, box: str) -> None:
+    with cli.start("exec", "-i", box, "--", "cat", stdin=subprocess.PIPE) as process:
+        say(process, b"a\n")
+        read_until(process.stdout, b"a\n")
+        assert cli("stop", box).status == 0
+        read_until(process.stderr, b"suspended")
+        say(process, b"b\n")
+        read_until(process.stdout, b"b\n")
+        out, err = process.communicate(timeout=WAIT_SECONDS)
+    assert (process.returncode, out) == (0, b"")
+    assert b"the sandbox goes on" in err
+
+
+def test_input_waits_for_a_sandbox_that_must_not_be_resumed(cli: Cli, box: str) -> None:
+    with cli.start("exec", "-i", "--no-resume", box, "--", "cat", stdin=subprocess.PIPE) as process:
+        say(process, b"a\n")
+        read_until(process.stdout, b"a\n")
+        assert cli("stop", box).status == 0
+        read_until(process.stderr, b"waiting until it is resumed\n")
+        say(process, b"b\n")
+        read_until(process.stderr, b"\n")  # that it waits
+        assert cli("ps", box, "--json").data["state"] == "SUSPENDED"
+        assert cli("start", box).status == 0
+        read_until(process.stdout, b"b\n")
+        process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 0
+
+
 def test_ctrl_c_leaves_a_command_in_a_sandbox_that_sleeps(cli: Cli, box: str) -> None:
     line = "echo a; exec sleep 77.616"
     with cli.start("exec", box, "--", "sh", "-c", line) as process:
