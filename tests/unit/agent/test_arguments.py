@@ -98,3 +98,52 @@ def test_a_path_that_no_file_can_have_is_refused(path: Any) -> None:
 def test_text_is_no_file_content() -> None:
     with pytest.raises(errors.BadArgumentError, match="data must be bytes"):
         arguments.build_write("/a", "text")  # type: ignore[arg-type]
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def process(**members: Any) -> Any:
+    body = json.loads(arguments.build_process(arguments.Command("ls", **members), process_id="p"))
+    assert body.pop("id") == "p"
+    return body
+
+
+def test_of_a_process_only_what_is_given_travels() -> None:
+    assert process() == {"command": "ls", "args": []}
+    assert process(
+        user=0, rlimits={"nofile": 64, "cpu": (1, -1)}, has_stdin=True, pty=(80, 24), retain="drop", output_limit=0
+    ) == {
+        "command": "ls", "args": [], "user": 0, "rlimits": {"nofile": 64, "cpu": [1, -1]}, "stdin": "pipe",
+        "pty": {"cols": 80, "rows": 24}, "retain": "drop", "output_limit": 0,
+    }  # fmt: skip
+    assert process(is_shell=True) == {"shell": "ls"}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"user": ""}, {"user": -1}, {"user": 2**32}, {"user": True}, {"user": 1.0}, {"user": "a\0"},
+        {"rlimits": []}, {"rlimits": {"NOFILE": 1}}, {"rlimits": {"": 1}}, {"rlimits": {"cpu": -2}},
+        {"rlimits": {"cpu": True}}, {"rlimits": {"cpu": ()}}, {"rlimits": {"cpu": (1, 2, 3)}}, {"rlimits": {"cpu": "1"}},
+        {"env": {"A=B": "x"}}, {"cwd": ""},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_no_process_can_get_is_refused(members: Any) -> None:
+    with pytest.raises(errors.BadArgumentError):
+        process(**members)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"pty": (0, 24)}, {"pty": (80,)}, {"pty": (80, 65536)}, {"pty": "80x24"}, {"pty": (80.0, 24)}, {"pty": True},
+        {"retain": "keep"}, {"output_limit": -1}, {"output_limit": 2**40}, {"output_limit": True}, {"timeout": 0},
+        {"is_shell": True, "args": ["x"]},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused(members: Any) -> None:
+    with pytest.raises(errors.UsageError):
+        process(**members)

@@ -84,9 +84,10 @@ def test_output_that_the_sandbox_did_not_keep_is_noted_in_both_streams(connect_a
 
 def test_a_command_that_was_ended_at_its_timeout_tells_what_it_left(connect_agent: Any) -> None:
     end = {"exit_code": 143, "signal": "SIGTERM", "timed_out": True}
-    with ScriptedServer(ProcessPeer(("stdout", b"a"), end=end), repeat_last=True) as server:
-        with pytest.raises(errors.CommandTimedOutError, match="within 2 s") as caught:
-            connect_agent(server).exec("x", timeout=2)
+    peer = ProcessPeer(("stdout", b"a"), end=end)
+    with ScriptedServer(peer, repeat_last=True) as server, pytest.raises(errors.CommandTimedOutError) as caught:
+        connect_agent(server).exec("x", timeout=2)
+    assert "within 2 s" in caught.value.message
     assert caught.value.result == ExecResult(143, b"a", b"", signal="SIGTERM", timed_out=True)
 
 

@@ -161,3 +161,58 @@ def test_what_is_left_is_never_below_nothing(patience: float, steps: list[tuple[
         left = bound.remaining()
         assert left is not None
         assert left >= 0
+
+
+# -- bodies in pieces, doubts ------------------------------------------------------------------------------------------
+
+
+def test_pieces_that_go_out_buy_time_and_waiting_for_them_costs_none(fake_clock: FakeClock) -> None:
+    def slow() -> Iterator[bytes]:
+        for _ in range(3):
+            fake_clock.advance(100)
+            yield b"x" * 2048
+
+    one = exchange.Request("PUT", "/v1/files", asked="file", body=slow)
+    one.bound = waiting(fake_clock, 10)
+    pieces = one.outgoing()
+    assert callable(pieces)
+    assert [len(piece) for piece in pieces()] == [2048] * 3
+    assert one.bound.remaining() == 10 + 6
+
+
+def test_a_body_of_bytes_goes_out_as_it_is() -> None:
+    assert exchange.Request("PUT", "/v1/files", asked="file", body=b"abc").outgoing() == b"abc"
+    assert exchange.Request("GET", "/v1/files", asked="file").outgoing() is None
+
+
+def test_an_answer_that_has_begun_may_last(fake_clock: FakeClock) -> None:
+    bound = waiting(fake_clock, 10, outer=1000)
+    bound.lift()
+    fake_clock.advance(500)
+    assert bound.remaining() == 500
+
+
+@pytest.mark.parametrize(
+    ("failure", "repeatable", "doubt"),
+    [
+        (errors.ConnectionLostError("cut"), False, True),
+        (errors.ReadTimeoutError("late"), False, True),
+        (errors.ConnectError("refused"), False, False),
+        (errors.ConnectionLostError("cut"), True, False),
+        (errors.AgentAnswerError("junk"), False, False),
+    ],
+    ids=repr,
+)
+def test_only_what_was_sent_and_must_not_be_repeated_is_in_doubt(
+    failure: errors.VmnestError, repeatable: bool, doubt: bool
+) -> None:
+    one = exchange.Request("POST", "/v1/processes", asked="process", repeatable=repeatable)
+    with pytest.raises(type(failure)), exchange.noting_doubt(one):
+        raise failure
+    assert one.may_have_run is doubt
+
+
+def test_a_request_is_repeatable_unless_it_runs_something() -> None:
+    assert exchange.Request("GET", "/healthz", asked="health").is_repeatable
+    assert not request("ls").is_repeatable
+    assert not exchange.Request("POST", "/x", asked="process", repeatable=False).is_repeatable

@@ -28,11 +28,15 @@ def recover(connect_agent: Any) -> Any:
     return recover
 
 
+def fail_on(recovery: Recovery) -> None:
+    for _ in range(100):
+        recovery.after_failure(CUT)
+
+
 def test_failures_one_after_the_other_end_with_the_last_one(recover: Any, fake_clock: FakeClock) -> None:
     recovery = recover("RUNNING", grace=5.0)
     with pytest.raises(errors.ConnectionLostError, match="cut"):
-        for _ in range(100):
-            recovery.after_failure(CUT)
+        fail_on(recovery)
     assert 5 < fake_clock.monotonic() < 8
 
 
@@ -97,8 +101,7 @@ def test_the_deadline_ends_waits_of_either_kind(recover: Any, fake_clock: FakeCl
     assert fake_clock.monotonic() == pytest.approx(30)
     failing = recover("RUNNING", deadline=Deadline(3, clock=fake_clock))
     with pytest.raises(errors.WaitTimeoutError) as caught:
-        for _ in range(100):
-            failing.after_failure(CUT)
+        fail_on(failing)
     assert caught.value.__cause__ is CUT
     assert fake_clock.monotonic() == pytest.approx(33)
 

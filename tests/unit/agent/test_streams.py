@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from vmnest import errors
 from vmnest.agent import streams
+from vmnest.agent.results import Missing
 
 
 def decode(pieces: Iterable[bytes]) -> tuple[dict[str, object], bytes, bytes]:
@@ -173,10 +174,42 @@ def test_an_error_of_the_sink_reaches_the_caller() -> None:
         streams.read_answer([b'{"encoding":"base64","stdout":"QUJDREVG"}'], sinks={"stdout": closed})
 
 
-def test_a_collector_keeps_up_to_its_limit_and_says_that_more_came() -> None:
-    collector = streams.Collector(5)
-    for data in (b"abc", b"", b"de"):
-        collector(data)
-    assert (collector.value(), collector.truncated) == (b"abcde", False)
-    collector(b"f")
-    assert (collector.value(), collector.truncated) == (b"abcde", True)
+@given(st.one_of(st.none(), st.integers(0, 60)), st.lists(st.binary(max_size=40), max_size=12))
+def test_a_collector_keeps_the_beginning_and_the_end(limit: int | None, pieces: list[bytes]) -> None:
+    collector = streams.Collector(limit)
+    for piece in pieces:
+        collector(piece)
+    whole, kept = b"".join(pieces), collector.value()
+    if limit is None or len(whole) <= limit:
+        assert (kept, collector.missing, collector.truncated) == (whole, None, False)
+        return
+    assert collector.truncated
+    assert collector.missing is not None
+    position, count = collector.missing.position, collector.missing.count
+    assert len(kept) == limit
+    assert position == limit - limit // 2
+    assert (kept[:position], kept[position:]) == (whole[:position], whole[position + count :])
+
+
+def test_what_others_did_not_keep_stands_in_the_middle_too() -> None:
+    collector = streams.Collector(10)
+    collector(b"abc")
+    collector.skip(100)
+    collector(b"de")
+    assert (collector.value(), collector.missing) == (b"abcde", Missing(3, 100))
+    collector.skip(7)  # nothing before a gap is the end of what came
+    collector(b"fghijklm")
+    assert (collector.value(), collector.missing) == (b"abcijklm", Missing(3, 112))
+
+
+def test_tiny_pieces_cost_a_collector_no_more_than_they_are() -> None:
+    collector = streams.Collector(1000)
+    tracemalloc.start()
+    try:
+        for _ in range(200_000):
+            collector(b"x")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert collector.missing == Missing(500, 199_000)
+    assert held < 3 * streams.TAIL_BLOCK_BYTES

@@ -262,6 +262,26 @@ def test_a_body_that_can_be_read_once_is_not_repeated(serve: Serve, sender):
         ask(sender, peer, "PUT", body=iter([b"data"]))
 
 
+def test_a_body_that_can_be_made_anew_is_repeated(serve: Serve, sender):
+    peer = serve(Answer(), HangUp(), Answer(body=b"again"))
+    ask(sender, peer)
+    assert ask(sender, peer, "PUT", body=lambda: iter([b"da", b"ta"])) == b"again"
+    assert peer.requests[-1].body == b"data"
+
+
+@pytest.mark.parametrize("kind", [OSError, ValueError, BrokenPipeError, KeyError], ids=lambda kind: kind.__name__)
+def test_an_error_of_the_body_is_none_of_the_connection(serve: Serve, sender, kind):
+    def broken():
+        yield b"data"
+        raise kind("of the body")
+
+    peer = serve(Answer(), Answer(body=b"fine"))
+    for body in (broken, broken()):
+        with pytest.raises(kind, match="of the body"):
+            ask(sender, peer, "PUT", body=body)
+    assert ask(sender, peer) == b"fine"
+
+
 def test_a_new_connection_that_hangs_up_is_an_error_at_once(serve: Serve, sender):
     peer = serve(HangUp(), Answer())
     with pytest.raises(errors.ConnectionLostError, match="without an answer"):
