@@ -189,7 +189,7 @@ def test_who_leaves_can_come_back(cli: Cli, box: str) -> None:
         terminal.type(b"~.")
         told = terminal.read_rest()
         assert terminal.wait() == 0
-    job = re.search(rb"vmnest attach box ([0-9a-zA-Z_-]+)", told)
+    job = re.search(rb"vmnest attach -i box ([0-9a-zA-Z_-]+)", told)
     assert job is not None, told
     assert job[1].decode() in running(cli, box)
     with at_terminal(cli, "attach", "-i", box, job[1].decode()) as terminal:

@@ -1,9 +1,9 @@
 """``interact`` with a program of this machine in the place of one in a sandbox. Run on a terminal by the tests.
 
-    python -m tests.support.console_program [--plain] [--pause] [--deaf] [--asleep] [--escape] COMMAND...
+    python -m tests.support.console_program [--plain] [--pause] [--deaf] [--asleep] [--again] [--escape] COMMAND...
 
 ``--plain``: without a pty. ``--pause``: ``P`` and ``R`` as input stand for a suspension and its end. ``--deaf``: input
-cannot be sent. ``--asleep``: nor before there is a file ``awake``.
+cannot be sent. ``--asleep``: nor before there is a file ``awake``. ``--again``: the first bytes of output are old.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Program:
     def __init__(self, argv: list[str], flags: set[str]) -> None:
         self._flags = flags
         self.is_pty = "--plain" not in flags
+        self.backlog = 12 if "--again" in flags else 0
         self.state_watch: Callable[[str | None], object] | None = None
         self._child: subprocess.Popen[bytes] | None = None
         if self.is_pty:

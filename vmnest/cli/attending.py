@@ -89,7 +89,8 @@ class Front:
 
     def _advise(self, process: Process) -> None:
         if self._name is not None:
-            self._remark(f"it goes on in the sandbox: vmnest attach {self._name} {process.id}")
+            back = "attach -i" if self._reads else "attach"
+            self._remark(f"it goes on in the sandbox: vmnest {back} {self._name} {process.id}")
 
     def _remark(self, text: str) -> None:
         output.remark(text, options=self._options)

@@ -48,12 +48,16 @@ if TYPE_CHECKING:
         """What runs in the sandbox. Its methods are called from several threads.
 
         ``state_watch`` is called with a state when the sandbox is found suspended, and with None when it goes on.
+        ``backlog`` is how many bytes of output others may have seen before.
         """
 
         state_watch: Callable[[str | None], object] | None
 
         @property
         def is_pty(self) -> bool: ...
+
+        @property
+        def backlog(self) -> int: ...
 
         def chunks(self) -> Iterator[Piece]: ...
 
@@ -132,6 +136,7 @@ class _Console:
         self._raw = terminal.RawMode(terminal.STDIN)
         self._escapes = escapes.Escapes() if escape and self._is_raw else None
         self._modes = screen.Modes() if program.is_pty and terminal.is_terminal(terminal.STDOUT) else None
+        self._backlog = screen.Backlog(program.backlog if self._modes is not None else 0)
         self._sizes: queue.SimpleQueue[str] = queue.SimpleQueue()  # one that a signal handler may put into
         self._is_within_line = False  # of the output
         self._is_paused = False
@@ -167,10 +172,19 @@ class _Console:
         if piece.stream == "gap":
             self._say(f"{piece.missing} bytes of output are not kept any more, and are missing here")
             return
+        data = piece.data
         if self._modes is not None:
-            self._modes.feed(piece.data)
-        self._is_within_line = not piece.data.endswith(b"\n")
-        terminal.write_bytes(terminal.STDERR if piece.stream == "stderr" else terminal.STDOUT, piece.data)
+            if not self._backlog.is_over:
+                data = self._show_again(data)
+            self._modes.feed(data)
+        self._is_within_line = not data.endswith(b"\n")
+        terminal.write_bytes(terminal.STDERR if piece.stream == "stderr" else terminal.STDOUT, data)
+
+    def _show_again(self, data: bytes) -> bytes:
+        data = self._backlog.feed(data)
+        if self._backlog.is_over:
+            self._sizes.put(_REDRAW)  # a program that draws has drawn for another terminal
+        return data
 
     def _leave_terminal(self, kind: type[BaseException] | None, *_: object) -> None:
         self._program.state_watch = None

@@ -1,14 +1,17 @@
-"""What a program in a sandbox has switched on in the user's terminal, so that it can be switched off in its place.
+"""What the output of a program in a sandbox does to the user's terminal, beside showing something.
 
 A full-screen program that is killed leaves its screen, its hidden cursor, and a mouse that types. ``Modes`` reads the
 output that goes by for the DEC private modes that matter, and knows how to undo what was not undone.
+
+Programs ask terminals who they are, and terminals answer as if somebody typed. ``Backlog`` takes such questions out of
+output that is shown again: who asked them has its answers, or is gone, and would read others as commands.
 """
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["Modes"]
+__all__ = ["Backlog", "Modes"]
 
 _ALTERNATE_SCREENS = (b"1049", b"1047", b"47")
 # Mode -> whether a terminal has it set before anybody touches it.
@@ -79,3 +82,44 @@ class Modes:
         if letter == b"c":  # a full reset
             self._changed.clear()
         self._has_keypad = letter == b"="
+
+
+_QUESTIONS = re.compile(
+    rb"\x1b(?:"
+    rb"Z"  # who are you, in three generations
+    rb"|\[[>=]?[0-9;]*c"
+    rb"|\[>[0-9]*q"
+    rb"|\[\??[0-9;]*n"  # where is the cursor, how are you
+    rb"|\[\??[0-9;]*\$p"  # how is a mode set
+    rb"|\[\?u"
+    rb"|\[(?:1[13-689]|2[01])(?:;[0-9]*)*t"  # how large is the window, what is its title
+    rb"|\][0-9;]*;\?(?:;[^\x07\x1b]*)?(?:\x07|\x1b\\)"  # which colours are there
+    rb"|P[+$]q[^\x1b]*\x1b\\"  # what is a key or a setting
+    rb")"
+)
+# The beginning of one, or of what may become one.
+_BEGUN = re.compile(rb"\x1b(?:\[[>=?]?[0-9;]{0,32}\$?|\][^\x07\x1b]{0,128}\x1b?|P[+$]?q?[^\x1b]{0,512}\x1b?)?\Z")
+
+
+class Backlog:
+    """Output that is shown again: the first ``count`` bytes of what is fed."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self._cut = b""  # a sequence whose end has not come
+
+    @property
+    def is_over(self) -> bool:
+        """What is fed from now on is new."""
+        return self._left <= 0
+
+    def feed(self, data: bytes) -> bytes:
+        """What to show of it."""
+        if self.is_over:
+            return data
+        old, new = data[: self._left], data[self._left :]
+        self._left -= len(old)
+        old = _QUESTIONS.sub(b"", self._cut + old)
+        begun = None if self.is_over else _BEGUN.search(old)
+        self._cut = b"" if begun is None else begun[0]
+        return old[: len(old) - len(self._cut)] + new

@@ -108,6 +108,7 @@ class NativeShell:
     """
 
     is_pty = True
+    backlog = 0
 
     def __init__(self, channel: Channel, *, link: Link, ping_seconds: float = PING_SECONDS) -> None:
         """Not for users: see ``open_shell``."""

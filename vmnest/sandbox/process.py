@@ -58,6 +58,7 @@ class Process:
         command: The program and its arguments.
         pid: Its number in the sandbox.
         is_pty: It runs in a terminal: then all output is ``stdout``.
+        backlog: How many bytes of its output were there already when this object was made.
         state_watch: Called with the sandbox's state when it is found suspended, and with None when it goes on.
     """
 
@@ -76,6 +77,7 @@ class Process:
         self.command = info.command
         self.pid = info.pid
         self.is_pty = info.is_pty
+        self.backlog = max(0, info.offset - offset)
         self._name = info.command[0] if info.command else info.id
         self._agent = agent
         self._awake = awake

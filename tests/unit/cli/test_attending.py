@@ -301,5 +301,5 @@ def test_what_ends_us_leaves_a_job_into_which_we_typed(keyboard: int, capfd: pyt
     with pytest.raises(failure.Ended):
         attend(front(leaves=True, reads=True), process)
     assert process.sent == []
-    assert "vmnest attach box job-1" in capfd.readouterr().err
+    assert "vmnest attach -i box job-1" in capfd.readouterr().err
     os.close(keyboard)

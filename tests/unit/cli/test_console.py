@@ -176,6 +176,14 @@ def test_missing_output_is_told_where_it_is_missing() -> None:
         assert b"17 bytes of output are not kept any more" in terminal.read_rest()
 
 
+def test_questions_in_output_that_is_shown_again_are_not_asked_again() -> None:
+    with join("--again", "sh", "-c", f"printf 'old\\033[c\\033[6nnew\\033[c'; {SIZES}") as terminal:
+        terminal.read_until(b"oldnew\x1b[c")
+        terminal.read_until(b"24 80")
+        terminal.type(b"\x03")
+        terminal.wait()
+
+
 def test_a_tilde_and_a_dot_leave() -> None:
     with join("--escape", "sh", "-c", "echo ready; exec sleep 600") as terminal:
         terminal.read_until(b"ready")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmnest.cli.screen import Modes
+from vmnest.cli.screen import Backlog, Modes
 
 VIM = b"\x1b[?1049h\x1b[22;0;0t\x1b[?1h\x1b=\x1b[?2004h\x1b[?1000;1006h\x1b[?25l"
 
@@ -61,3 +61,44 @@ def test_any_output_can_be_read(output: list[bytes]) -> None:
     for data in output:
         modes.feed(data)
     modes.restore()
+
+
+QUESTIONS = [
+    b"\x1b[c", b"\x1b[0c", b"\x1b[>c", b"\x1b[=c", b"\x1b[>0q", b"\x1b[6n", b"\x1b[?6n", b"\x1b[?2026$p", b"\x1b[?u",
+    b"\x1b[14t", b"\x1b[18t", b"\x1b[21t", b"\x1bZ", b"\x1b]11;?\x07", b"\x1b]4;1;?\x1b\\",
+    b"\x1bP+q544e\x1b\\", b"\x1bP$qm\x1b\\",
+]  # fmt: skip
+HARMLESS = [
+    b"text\n", b"\x1b[31m", b"\x1b[H\x1b[2J", b"\x1b[?1049h", b"\x1b[22;0;0t", b"\x1b]0;title\x07", b"\x1b]8;;https://x?y\x07",
+    b"\x1bc", b"\x1b[3;5H", b"\x1b[>4;2m", b"\x1b(B", "é".encode(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_is_not_asked_again(question: bytes) -> None:
+    assert Backlog(100).feed(b"a" + question + b"b") == b"ab"
+
+
+@pytest.mark.parametrize("output", HARMLESS)
+def test_all_else_is_shown_again(output: bytes) -> None:
+    assert Backlog(100).feed(output + b".") == output + b"."
+
+
+@given(output=st.lists(st.sampled_from(QUESTIONS + HARMLESS)), new=st.binary(), cuts=st.sets(st.integers(1, 300)))
+def test_it_makes_no_difference_how_old_output_comes(output: list[bytes], new: bytes, cuts: set[int]) -> None:
+    data = b"".join(output)
+    backlog = Backlog(len(data))
+    shown, start = b"", 0
+    for end in [*sorted(cut for cut in cuts if cut < len(data)), len(data) + len(new)]:
+        shown += backlog.feed((data + new)[start:end])
+        start = end
+    assert shown == b"".join(each for each in output if each not in QUESTIONS) + new
+    assert backlog.is_over
+
+
+@given(st.lists(st.binary(max_size=50)))
+def test_any_old_output_can_be_shown(output: list[bytes]) -> None:
+    backlog = Backlog(sum(map(len, output)))
+    for data in output:
+        backlog.feed(data)
+    assert backlog.is_over

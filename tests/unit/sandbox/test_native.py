@@ -206,8 +206,8 @@ def test_pings_go_out_while_nothing_comes_and_are_answered(tmp_path: Path) -> No
         seen.append("pong")
 
     with scripted(wait_for_pong, tmp_path) as link, native.open_shell(link) as opened:
-        shell = native.NativeShell(opened._channel, link=link, ping_seconds=0.02)
-        timer = threading.Timer(0.3, lambda: shell.write(b"go"))  # more than three silences, each with its pong
+        shell = native.NativeShell(opened._channel, link=link, ping_seconds=0.25)
+        timer = threading.Timer(1.2, lambda: shell.write(b"go"))  # more than three silences, each with its pong
         timer.start()
         assert list(shell.chunks()) == []
         timer.join()
