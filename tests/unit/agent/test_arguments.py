@@ -125,8 +125,8 @@ def test_of_a_process_only_what_is_given_travels() -> None:
     [
         {"user": ""}, {"user": -1}, {"user": 2**32}, {"user": True}, {"user": 1.0}, {"user": "a\0"},
         {"rlimits": []}, {"rlimits": {"NOFILE": 1}}, {"rlimits": {"": 1}}, {"rlimits": {"cpu": -2}},
-        {"rlimits": {"cpu": True}}, {"rlimits": {"cpu": ()}}, {"rlimits": {"cpu": (1, 2, 3)}}, {"rlimits": {"cpu": "1"}},
-        {"env": {"A=B": "x"}}, {"cwd": ""},
+        {"rlimits": {"cpu": True}}, {"rlimits": {"cpu": ()}}, {"rlimits": {"cpu": (1, 2, 3)}},
+        {"rlimits": {"cpu": "1"}}, {"env": {"A=B": "x"}}, {"cwd": ""},
     ],
     ids=repr,
 )  # fmt: skip
