@@ -21,7 +21,7 @@ import threading
 import time
 
 from .. import errors
-from . import escapes, failure, output, render, screen, terminal
+from . import escapes, failure, output, render, screen, signals, terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ class _Console:
             thread.join(_STOP_SECONDS)
 
     def _type(self, wake: int) -> None:
-        _leave_signals()
+        signals.leave_to_main_thread()
         try:
             self._carry_input(wake)
         except BaseException as error:
@@ -344,7 +344,7 @@ class _Console:
             thread.join(_STOP_SECONDS)
 
     def _carry_sizes(self) -> None:
-        _leave_signals()
+        signals.leave_to_main_thread()
         while (what := self._sizes.get()) != _END:
             if not self._is_paused:
                 # Whoever carries output will hear of it, and say it better.
@@ -378,11 +378,6 @@ def _read_input() -> bytes:
         pieces.append(data)
         count += len(data)
     return b"".join(pieces)
-
-
-def _leave_signals() -> None:
-    """Have signals go to the main thread: one that this thread gets would not wake that from its read."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 def _on_deadly(number: int, frame: FrameType | None) -> None:

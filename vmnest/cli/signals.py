@@ -23,7 +23,7 @@ if TYPE_CHECKING:
             """Send SIGKILL to it; False: it has ended."""
 
 
-__all__ = ["Interrupts", "raise_once"]
+__all__ = ["Interrupts", "leave_to_main_thread", "raise_once"]
 
 PATIENCE_SECONDS = 3.0  # how long a command may take to end after a Ctrl+C before the user is told about a second one
 KILL_SECONDS = 5.0  # how long the news of a killed command is waited for
@@ -54,6 +54,11 @@ def raise_once() -> Callable[[], None]:
     for number in handled:
         signal.signal(number, receive)
     return become_deaf
+
+
+def leave_to_main_thread() -> None:
+    """Have signals go to the main thread, for a thread that calls this: one that it got would not wake the main one."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 class Interrupts:
@@ -111,8 +116,7 @@ class Interrupts:
             self._notes.put(True)
 
     def _work(self) -> None:
-        # Signals go to the main thread: one that this thread gets would not wake that from its read.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        leave_to_main_thread()
         if not self._notes.get() or not self._send(lambda: self._target.signal("INT")):
             return
         if not self._next("the command was sent SIGINT; Ctrl+C once more kills it"):
