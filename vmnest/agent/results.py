@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .. import errors
 
-__all__ = ["ExecResult", "Missing", "parse_exit"]
+__all__ = ["ExecResult", "Missing", "parse_exit", "whole_characters"]
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,13 @@ def parse_exit(members: Mapping[str, object], *, timed_out: bool) -> tuple[int, 
 def _to_text(data: bytes, missing: Missing | None) -> str:
     if missing is None:
         return data.decode("utf-8", errors="replace")
-    head, tail = _whole_characters(data[: missing.position], data[missing.position :])
+    head, tail = whole_characters(data[: missing.position], data[missing.position :])
     end = "" if not head or head.endswith(b"\n") else "\n"
     note = f"{end}[... {missing.count} bytes are missing here ...]\n"
     return head.decode("utf-8", errors="replace") + note + tail.decode("utf-8", errors="replace")
 
 
-def _whole_characters(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
+def whole_characters(head: bytes, tail: bytes) -> tuple[bytes, bytes]:
     """Without the parts of a character at the cut: they would look like damage."""
     for length in range(1, min(4, len(head)) + 1):
         lead = head[-length]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Protocol
 
-    from ..agent.results import ExecResult
+    from ..agent.results import ExecResult, Missing
     from ..sandbox import Process, Sandbox
 
     Sink = Callable[[bytes], None]
@@ -251,24 +251,40 @@ def _passing_name() -> str:
 
 def describe(result: ExecResult) -> dict[str, object]:
     """What a command left, as ``--json`` and the MCP server show it: text where it is text, else base64."""
-    stdout, stdout_encoding = to_text(result.stdout)
-    stderr, stderr_encoding = to_text(result.stderr)
+    stdout, stdout_encoding, stdout_missing = _describe_stream(result.stdout, result.stdout_missing)
+    stderr, stderr_encoding, stderr_missing = _describe_stream(result.stderr, result.stderr_missing)
     return {
         "exit_code": result.exit_code,
         "signal": result.signal,
         "timed_out": result.timed_out,
         "truncated": result.truncated,
         "encoding": {"stdout": stdout_encoding, "stderr": stderr_encoding},
+        "missing": {"stdout": stdout_missing, "stderr": stderr_missing},
         "stdout": stdout,
         "stderr": stderr,
     }
 
 
+def _describe_stream(data: bytes, missing: Missing | None) -> tuple[str, str, dict[str, int] | None]:
+    """Text, its encoding, and how many bytes are missing after how many."""
+    if missing is None:
+        return *to_text(data), None
+    from ..agent import results
+
+    # What is missing may begin and end in the middle of a character: that shall not make base64 of a text.
+    head, tail = results.whole_characters(data[: missing.position], data[missing.position :])
+    text, encoding = to_text(head + tail)
+    if encoding != wire.ENCODING_TEXT:
+        return *to_text(data), {"position": missing.position, "bytes": missing.count}
+    dropped = len(data) - len(head) - len(tail)
+    return text, encoding, {"position": len(head), "bytes": missing.count + dropped}
+
+
 def to_text(data: bytes) -> tuple[str, str]:
     """Bytes as text and the name of its encoding."""
     try:
-        return data.decode("utf-8"), "utf-8"
+        return data.decode("utf-8"), wire.ENCODING_TEXT
     except UnicodeDecodeError:
         import base64
 
-        return base64.b64encode(data).decode("ascii"), "base64"
+        return base64.b64encode(data).decode("ascii"), wire.ENCODING_BASE64

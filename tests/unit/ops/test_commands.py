@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tests.support.cloud import LocalCloud, open_cloud
 from tests.support.fronts import LeavingFront, RecordingFront
 from vmnest import errors
-from vmnest.agent.results import ExecResult
+from vmnest.agent.results import ExecResult, Missing
 from vmnest.ops import commands, lifecycle, processes, sandboxes
 from vmnest.sandbox import Sandbox
 
@@ -38,10 +39,22 @@ def test_text_is_text_and_bytes_are_base64() -> None:
         "timed_out": True,
         "truncated": False,
         "encoding": {"stdout": "utf-8", "stderr": "base64"},
+        "missing": {"stdout": None, "stderr": None},
         "stdout": "naïve",
         "stderr": "/wA=",
     }
     assert json.loads(json.dumps(data)) == data
+
+
+def test_what_is_missing_in_the_middle_is_counted_and_text_stays_text() -> None:
+    whole = "日本語".encode()
+    kept = whole[:4] + whole[-4:]  # cut within two characters
+    data = commands.describe(ExecResult(0, kept, b"\xff\xff", truncated=True, stdout_missing=Missing(4, 100)))
+    assert (data["stdout"], data["encoding"]) == ("日語", {"stdout": "utf-8", "stderr": "base64"})
+    assert data["missing"] == {"stdout": {"position": 3, "bytes": 102}, "stderr": None}
+    data = commands.describe(ExecResult(0, b"", b"\xff\xff", truncated=True, stderr_missing=Missing(1, 100)))
+    assert data["missing"] == {"stdout": None, "stderr": {"position": 1, "bytes": 100}}
+    assert base64.b64decode(str(data["stderr"])) == b"\xff\xff"
 
 
 @pytest.mark.parametrize("words", [[], [""]], ids=["none", "empty"])
@@ -135,6 +148,7 @@ def test_output_beyond_the_limit_keeps_its_beginning_and_its_end(web: LocalCloud
     assert data["truncated"] is True
     assert data["stdout"].startswith("1\n2\n")
     assert data["stdout"].endswith("999\n1000\n")
+    assert data["missing"]["stdout"] == {"position": 10, "bytes": 3893 - 20}
 
 
 def is_running(front: RecordingFront) -> bool:
