@@ -11,7 +11,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,9 @@ from hypothesis import strategies as st
 
 from guest.agentd import frames, process_routes, wire
 from guest.agentd.errors import RequestError
+from tests.support import skips
 from tests.support.agent import Agent, Reply
+from tests.support.paths import find_python
 from tests.support.processes import wait_until
 
 _NUMBERS = itertools.count()
@@ -464,6 +466,23 @@ def test_many_at_once_leave_nothing_behind(agent: Agent) -> None:
     wait_until(lambda: descriptors() <= before)
     children = Path(f"/proc/{agent.process.pid}/task/{agent.process.pid}/children").read_text()
     assert children == ""
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.13"])
+def test_every_python_that_an_image_may_have_serves_processes(start_agent: Callable[..., Agent], version: str) -> None:
+    python = find_python(version)
+    if python is None:
+        pytest.skip(f"{skips.OTHER_PYTHON}: {version}")
+    agent = start_agent(python=python)
+    assert run(agent, "sh", "-c", "head -c 3000000 /dev/zero; exit 3", timeout=20).exit_code == 3
+    assert run(agent, "tty", pty={"cols": 80, "rows": 24}).stdout.startswith(b"/dev/pts/")
+    name = begin(agent, "cat", stdin="pipe", output_limit=10)
+    feed(agent, name, bytes(300_000), "offset=0&eof=1")
+    assert len(follow(agent, name).stdout) == 300_000
+    assert follow(agent, name, 200_000).exit_code == 0
+    assert follow(agent, name).gaps == [199_995]
+    assert run(agent, "sleep", "77", timeout=0.1).exit_code == 143
+    assert agent.log() == ""
 
 
 # -- whatever comes
