@@ -566,6 +566,94 @@ def test_nonsense_never_ends_or_wedges_the_agent(agent: Agent) -> None:
     assert agent.exec("echo", "alive").stdout == b"alive\n"
 
 
+# Of each member what it may be and what it may not; nothing outside of the working directory is named.
+VALUES = [
+    None,
+    True,
+    -1,
+    0,
+    7,
+    2**70,
+    1.5,
+    "",
+    "a",
+    "a/b",
+    ".",
+    "\0",
+    "\udc80",
+    "\ud800",
+    "x" * 300,
+    [],
+    ["a"],
+    [1, 2],
+    {},
+    {"a": 1},
+]
+MEMBERS: dict[str, list[object]] = {
+    "id": [f"m{number}" for number in range(300)],
+    "command": ["true", "sh", "./a", "no-such-program", "/etc/passwd"],
+    "args": [["-c", "exit 3"], ["x" * 140_000]],
+    "shell": ["true", "exit 4", "kill -9 $$"],
+    "cwd": [".", "a", "/no/such"],
+    "env": [{"A": "b"}, {"": "b"}, {"A=": "b"}, {"PATH": ""}],
+    "user": [os.geteuid(), str(os.geteuid()), "no-such-user"],
+    "stdin": ["none", "pipe"],
+    "pty": [SIZE, {"cols": 65536, "rows": 1}, {"rows": 1}],
+    "timeout": [0.01, 1e-9],
+    "output_limit": [0, 1, 1000],
+    "rlimits": [{"nofile": 3}, {"nofile": [9, 3]}, {"cpu": 1}, {"as": 1_000_000}, {"nproc": 0}, {"nofile": 2**63 - 1}],
+    "retain": ["block", "drop"],
+    "signal": ["TERM", "SIGRTMIN+1", "RTMIN+99", 0, 9, 65],
+    "cols": [1, 65535],
+    "rows": [1, 65535],
+    **{name: ["a", "b", "a/b", "a/c"] for name in ("path", "source", "destination")},
+    "content": ["YQ==", "YQ="],
+    "mode": [0o644, 0o7777, 0o10000],
+    "depth": [1, 5],
+}  # fmt: skip
+FLAGS = ["parents", "exist_ok", "recursive", "missing_ok", "overwrite", "follow", "sha256"]
+POSTS = [
+    *[
+        "/v1/processes",
+        "/v1/processes?wait=0",
+        "/v1/exec",
+        "/v1/fs/read",
+        "/v1/fs/write",
+        "/v1/fs/stat",
+        "/v1/fs/exists",
+    ],
+    *["/v1/fs/list", "/v1/fs/mkdir", "/v1/fs/remove", "/v1/fs/copy", "/v1/fs/rename", "/v1/fs/chmod"],
+    *["/v1/processes/m1/signal", "/v1/processes/m2/resize", "/v1/processes/m3/stdin"],
+]
+
+
+def build_document(chance: random.Random) -> dict[str, object]:
+    """A document with the right names, and any values."""
+    document: dict[str, object] = {}
+    for name, usual in MEMBERS.items():
+        if chance.random() < (0.9 if name in ("id", "command", "path", "source", "destination") else 0.15):
+            document[name] = chance.choice(usual if chance.random() < 0.9 else VALUES)
+    if "shell" in document:
+        document.pop("command", None)
+        document.pop("args", None)
+    for name in FLAGS:
+        if chance.random() < 0.3:
+            document[name] = chance.choice([True, False, 1, "yes"])
+    return document
+
+
+def test_documents_of_any_types_are_answered(agent: Agent) -> None:
+    chance = random.Random(1130)
+    requests = [(chance.choice(POSTS), build_document(chance)) for _ in range(1500)]
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda request: agent.post(*request), requests))
+    statuses = {reply.status for reply in replies}
+    assert statuses <= {200, 201, 400, 404, 409, 504}
+    assert {200, 201, 400, 404, 409} <= statuses
+    for document in agent.request("GET", "/v1/processes").json()["processes"]:
+        assert RemoteProcess(agent, document["id"]).delete().status == 200
+
+
 BAD_ORDERS: dict[str, tuple[dict[str, object], str]] = {
     "no id": ({"id": None, "command": "true"}, "bad_argument"),
     "an id with a slash": ({"id": "a/b", "command": "true"}, "bad_argument"),
