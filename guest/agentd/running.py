@@ -250,11 +250,13 @@ class Process:
                 if self._exit_watch is not None:
                     self._services.loop.unwatch(self._exit_watch)
                     os.close(self._exit_watch)
-                self._take_rest()
-                if self._pipes and self._is_paused:
-                    self._is_paused = False
-                    self._watch_pipes()
-                self._advance()
+                try:
+                    self._take_rest()
+                finally:  # whatever becomes of its output, it has exited
+                    if self._is_paused:
+                        self._is_paused = False
+                        self._watch_pipes()
+                    self._advance()
         self._tell_end()
 
     def _check_exit(self) -> None:
@@ -274,8 +276,10 @@ class Process:
                 self._enter(_KILLED)
                 self._advance()
             elif self._phase == _LAST_WORDS:
-                self._take_rest()
-                self._finish()
+                try:
+                    self._take_rest()
+                finally:
+                    self._finish()
         self._tell_end()
 
     def _arm(self) -> None:
@@ -284,8 +288,10 @@ class Process:
                 self._enter(_RUNNING, seconds=self._timeout)
 
     def _arm_grace(self) -> None:
-        turn = self._grace_turn
-        self._services.loop.call_later(wire.READER_GRACE_SECONDS, functools.partial(self._on_grace, turn))
+        with self.changed:
+            if not self.readers:  # one may have come since this was asked for
+                on_grace = functools.partial(self._on_grace, self._grace_turn)
+                self._services.loop.call_later(wire.READER_GRACE_SECONDS, on_grace)
 
     def _on_grace(self, turn: int) -> None:
         with self.changed:

@@ -189,6 +189,35 @@ def test_a_reader_that_comes_within_the_grace_is_waited_for(yard: Yard, monkeypa
     assert wait_end(one)["offset"] == 3_000_000
 
 
+def test_a_reader_that_takes_over_from_another_is_waited_for(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retained, "MAX_UNCONFIRMED_BYTES", MIB)
+    monkeypatch.setattr(wire, "READER_GRACE_SECONDS", 0.1)
+    one = yard.shell("head -c 3000000 /dev/zero")
+    one.attach(0)
+    wait_until(lambda: one._is_paused)
+    hold, done = threading.Event(), threading.Event()
+    yard.loop.post(lambda: hold.wait(20))
+    one.detach()
+    one.attach(0)  # before the loop has heard of the other one
+    hold.set()
+    yard.loop.post(lambda: yard.loop.call_later(0.3, done.set))
+    assert done.wait(20)
+    assert one.document()["retain"] == "block"
+    one.detach()
+    wait_end(one)
+
+
+def test_output_that_cannot_be_kept_does_not_keep_the_end_from_being_told(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError("no memory left")
+
+    monkeypatch.setattr(retained.Output, "append", fail)
+    assert wait_end(yard.shell("echo hi; exit 6"))["exit_code"] == 6
+    assert "no memory left" in capsys.readouterr().err
+
+
 def test_a_paused_process_that_is_killed_ends_with_all_that_was_in_its_pipe(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
