@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Iterable, Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guest.agentd import archives
@@ -86,6 +86,7 @@ def members(draw: st.DrawFn) -> tuple[Member, bytes]:
 
 
 @given(st.lists(members(), max_size=5), st.integers(1, 2000))
+@settings(deadline=None)
 def test_what_is_written_is_read_in_whatever_pieces_it_comes(written: list[tuple[Member, bytes]], step: int) -> None:
     read = decode(encode(written), step=step)
     assert [content for _, content in read] == [content for _, content in written]
@@ -96,6 +97,7 @@ def test_what_is_written_is_read_in_whatever_pieces_it_comes(written: list[tuple
 
 
 @given(members())
+@settings(deadline=None)
 def test_tarfile_reads_what_is_written(written: tuple[Member, bytes]) -> None:
     member, content = written
     with tarfile.open(fileobj=io.BytesIO(encode([written])), encoding="utf-8", errors="surrogateescape") as archive:
@@ -189,6 +191,7 @@ def test_every_cut_is_an_error() -> None:
 
 
 @given(st.binary(max_size=3000))
+@settings(deadline=None)
 def test_arbitrary_bytes_are_refused(data: bytes) -> None:
     try:
         decode(data)
@@ -198,6 +201,7 @@ def test_arbitrary_bytes_are_refused(data: bytes) -> None:
 
 
 @given(st.integers(0, 3 * BLOCK), st.integers(0, 255), st.integers(1, 700))
+@settings(deadline=None)
 def test_a_damaged_archive_is_read_or_refused(position: int, value: int, step: int) -> None:
     data = bytearray(encode([(Member(b"n\xff" * 70, size=10, mtime_ns=1), b"x" * 10)]))
     data[position] = value

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import quote_from_bytes
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guest.agentd import trees, wire
@@ -207,6 +207,7 @@ def test_a_part_of_another_file_is_refused_or_the_whole_is_sent(shared_agent: Ag
 
 
 @given(wish=st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20))
+@settings(max_examples=50, deadline=None)
 def test_no_range_breaks_the_agent(shared_agent: Agent, wish: str) -> None:
     path = shared_agent.workdir.parent / "ranged"
     path.write_bytes(b"0123456789")
@@ -462,6 +463,7 @@ def test_a_tree_that_is_no_directory_is_refused(
 
 
 @given(st.binary(max_size=1500))
+@settings(max_examples=50, deadline=None)
 def test_no_archive_breaks_the_agent(shared_agent: Agent, data: bytes) -> None:
     folder = shared_agent.workdir.parent / "fuzzed"
     assert refusal(shared_agent.request("PUT", f"/v1/tree?{place(folder)}", data))[0] == 400

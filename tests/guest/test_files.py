@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guest.agentd import files
@@ -132,6 +132,7 @@ def test_refused_files_are_closed(odd_file: Path) -> None:
 
 
 @given(st.lists(st.binary(max_size=50), max_size=5))
+@settings(deadline=None)
 def test_what_is_written_is_what_is_read(pieces: list[bytes]) -> None:
     path = Path(os.environ.get("TMPDIR", "/tmp")) / f"vmnest-test-{os.getpid()}"
     try:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guest.agentd import trees
@@ -54,6 +54,7 @@ def test_a_tree_arrives_over_an_older_one(tmp_path: Path) -> None:
 
 
 @given(st.dictionaries(WAYS, st.binary(max_size=600), max_size=6))
+@settings(max_examples=60, deadline=None)
 def test_any_names_and_contents_arrive(tmp_path_factory: pytest.TempPathFactory, contents: dict[bytes, bytes]) -> None:
     base = tmp_path_factory.mktemp("trees")
     source = os.fsencode(base / "source")

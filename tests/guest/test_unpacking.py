@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from guest.agentd import archives, unpacking
@@ -331,6 +331,7 @@ HOSTILE = st.one_of(
 
 
 @given(st.lists(HOSTILE, max_size=12))
+@settings(deadline=None)
 def test_whatever_an_archive_holds_it_stays_inside(tmp_path_factory: pytest.TempPathFactory, items: list[Item]) -> None:
     base = tmp_path_factory.mktemp("hostile")
     for name in ("a", "b"):
