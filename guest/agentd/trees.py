@@ -23,4 +23,7 @@ from .archives import ArchiveError
 from .packing import CHANGED, NO_FILES, Packing, pack
 from .unpacking import LEADS_OUT, Summary, UnsafeMemberError, unpack
 
-__all__ = ["CHANGED", "LEADS_OUT", "NO_FILES", "ArchiveError", "Packing", "Summary", "UnsafeMemberError", "pack", "unpack"]
+__all__ = [
+    *("CHANGED", "LEADS_OUT", "NO_FILES", "ArchiveError", "Packing", "Summary", "UnsafeMemberError"),
+    *("pack", "unpack"),
+]
