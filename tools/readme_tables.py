@@ -50,7 +50,8 @@ def render_exec_statuses() -> str:
 
 
 def render_errors() -> str:
-    classes = [each for each in dict.fromkeys(errors.iter_classes()) if each.__module__ == errors.__name__]
+    home = f"{errors.__name__}."
+    classes = [each for each in dict.fromkeys(errors.iter_classes()) if each.__module__.startswith(home)]
     rows = (
         (
             f"``{each.code}``",
