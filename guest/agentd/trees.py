@@ -24,6 +24,13 @@ from .packing import CHANGED, NO_FILES, Packing, pack
 from .unpacking import LEADS_OUT, Summary, UnsafeMemberError, unpack
 
 __all__ = [
-    *("CHANGED", "LEADS_OUT", "NO_FILES", "ArchiveError", "Packing", "Summary", "UnsafeMemberError"),
-    *("pack", "unpack"),
+    "CHANGED",
+    "LEADS_OUT",
+    "NO_FILES",
+    "ArchiveError",
+    "Packing",
+    "Summary",
+    "UnsafeMemberError",
+    "pack",
+    "unpack",
 ]
