@@ -196,3 +196,27 @@ def test_a_copy_is_described_with_what_was_left_out() -> None:
     within = copies.describe(Place("box", "a"), Place("box", "b"), None)
     assert (within["files"], within["skipped"]) == (None, [])
     assert copies.left_out([described, within]) == [{"path": "p", "reason": "a named pipe"}]
+
+
+def copied(*skipped: tuple[str, str]) -> dict[str, object]:
+    done = Transfer(skipped=tuple(Skipped(*each) for each in skipped))
+    return copies.describe(Place(None, "a"), Place("box", "b"), done)
+
+
+def test_a_copy_without_what_no_copy_has_is_whole() -> None:
+    copies.check_whole([copied(("s", "a socket"), ("p", "a named pipe")), copied(("d", "a device"))])
+    copies.check_whole([])
+
+
+@pytest.mark.parametrize(
+    ("skipped", "message"),
+    [
+        ([("p", "a named pipe"), ("f", "permission denied")], "not everything was copied: f: permission denied"),
+        ([("f", "gone"), ("g", "gone")], "not everything was copied: f: gone (1 more)"),
+        ([("", "and 7 more")], "not everything was copied: and 7 more"),
+    ],
+)
+def test_a_copy_that_lacks_a_file_is_not(skipped: list[tuple[str, str]], message: str) -> None:
+    with pytest.raises(errors.IncompleteCopyError) as caught:
+        copies.check_whole([copied(), copied(*skipped)])
+    assert caught.value.message == message
