@@ -38,8 +38,8 @@ _KINDS = {
     **{flag: kind for kind, flag in _TYPES.items()},
     b"\0": FILE,
     b"7": FILE,
-    b"3": "character device",
-    b"4": "block device",
+    b"3": "device",
+    b"4": "device",
     b"6": "named pipe",
 }
 _EXTENDED, _GLOBAL, _GNU_NAME, _GNU_TARGET, _GNU_SPARSE = b"x", b"g", b"L", b"K", b"S"

@@ -39,7 +39,8 @@ def pack(
     Args:
         root: The directory; it may be a link to one. Every other link is packed as it is.
         exclude: What is left out, see ``patterns``.
-        on_member: Told the path below ``root`` and the size of each member when its turn comes.
+        on_member: Told the path below ``root`` and the size of each member when its turn comes. An OSError of its own
+            would count as one of the member.
 
     Raises:
         OSError: ``root`` is no directory, or cannot be opened.

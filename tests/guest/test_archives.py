@@ -256,7 +256,7 @@ def test_a_file_with_a_map_of_holes_is_marked() -> None:
     assert item.is_sparse
 
 
-@pytest.mark.parametrize(("flag", "kind"), [(b"3", "character device"), (b"4", "block device"), (b"6", "named pipe")])
+@pytest.mark.parametrize(("flag", "kind"), [(b"3", "device"), (b"4", "device"), (b"6", "named pipe")])
 def test_devices_are_named(flag: bytes, kind: str) -> None:
     ((item, _),) = decode(header(flag=flag) + archives.END)
     assert isinstance(item, Member)

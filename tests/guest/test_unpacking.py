@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guest.agentd import archives, unpacking
+from guest.agentd import archives, packing, unpacking
 from guest.agentd.archives import ArchiveError, Member, Note
 from guest.agentd.unpacking import LEADS_OUT, UnsafeMemberError, leads_out
 from tests.support import trees
@@ -361,6 +361,8 @@ def test_devices_and_pipes_are_not_made(root: Path, kind: bytes) -> None:
     info.type, info.devmajor, info.devminor = kind, 1, 3
     summary = unpacking.unpack([info.tobuf() + encode([file(b"f", b"x")])], os.fsencode(root))
     assert [path for path, _ in summary.skipped] == [b"x"]
+    # The same words as those of a packer: what no copy has.
+    assert {reason for _, reason in summary.skipped} <= packing.NO_FILES
     assert os.listdir(root) == ["f"]
 
 
