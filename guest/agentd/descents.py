@@ -85,7 +85,8 @@ class Descent:
 
     def list_names(self) -> list[bytes]:
         """What is in this directory, in the order of the bytes."""
-        return sorted(os.fsencode(name) for name in os.listdir(self.descriptor))
+        with os.scandir(self.descriptor) as entries:  # listdir would hold all names as text, too
+            return sorted(os.fsencode(entry.name) for entry in entries)
 
     def _ascend(self) -> bool:
         """Go up to the directory from which we came; False if it is not there any more."""
