@@ -64,14 +64,14 @@ class Launcher:
         streams = _Streams()
         try:
             streams.open(command)
-            if command.pty is None and command.user is None and not command.rlimits:
+            if _is_plain(command):
                 child = self._start_plain(command, executable, streams=streams)
             else:
                 child = self._start_prepared(command, executable, streams=streams)
         except OSError as error:
             streams.close_ours()
             raise programs.explain(error, command) from error
-        except RequestError:
+        except BaseException:
             streams.close_ours()
             raise
         finally:
@@ -150,6 +150,13 @@ class _Streams:
     def close_theirs(self) -> None:
         for descriptor in self._opened:
             os.close(descriptor)
+
+
+def _is_plain(command: Command) -> bool:
+    """Whether nothing has to be done in its own process that ``Popen`` does not do."""
+    user = command.user
+    is_own_user = user is None or (user.uid, user.gid) == (os.getuid(), os.getgid())
+    return is_own_user and command.pty is None and not command.rlimits
 
 
 def _build_order(command: Command, executable: bytes, *, rlimits: dict[str, tuple[int, int]]) -> bytes:
@@ -238,6 +245,8 @@ def _explain_answer(answer: str, command: Command) -> RequestError:
     reason = os.strerror(number)
     if step == "cwd":
         return programs.explain(OSError(number, reason, command.cwd), command)
+    if step == "exec" and number == errno.EAGAIN and "nproc" in command.rlimits:
+        return bad_argument("rlimits.nproc", "its user has as many processes already")
     if step == "exec":
         return programs.explain(OSError(number, reason), command)
     if step == "user":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import select
@@ -122,6 +123,7 @@ PREPARED = {
     "terminal": {"pty": SIZE},
     "limits": {"rlimits": {"core": (0, 0)}},
     "own user": {"user": os.geteuid()},
+    "all": {"pty": SIZE, "rlimits": {"core": (0, 0)}, "user": os.geteuid()},
 }
 each_way = pytest.mark.parametrize("members", PREPARED.values(), ids=list(PREPARED))
 
@@ -284,6 +286,14 @@ def test_a_command_of_another_user_has_nothing_left_of_ours(bench: Bench) -> Non
 
 
 @needs_root
+def test_a_user_with_as_many_processes_as_it_may_have_is_no_shortage_of_the_sandbox(bench: Bench) -> None:
+    bench.start("sleep", "60", user=STRANGER)
+    error = bench.refusal("true", user=STRANGER, rlimits={"nproc": (0, 0)})
+    assert (error.status, error.code) == (400, "bad_argument")
+    assert error.detail.startswith("rlimits.nproc: ")
+
+
+@needs_root
 def test_a_known_user_has_its_groups(bench: Bench) -> None:
     name = "daemon"
     out = bench.shell("id -un; id -G", user=name)
@@ -414,7 +424,7 @@ def replace_prelude(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) ->
         ("import os; os.kill(os.getpid(), 9)", {"rlimits": {"as": (9, 9)}}, 400, "bad_argument"),
         ("import os, sys; os.write(int(sys.argv[1]), b'nonsense')", {"pty": SIZE}, 503, "overloaded"),
         ("import os, sys; os.write(int(sys.argv[1]), b'terminal 5')", {"pty": SIZE}, 500, "internal"),
-        ("import os, sys; os.write(int(sys.argv[1]), b'user 1')", {"user": 0}, 400, "permission_denied"),
+        ("import os, sys; os.write(int(sys.argv[1]), b'user 1')", {"user": 0, "pty": SIZE}, 400, "permission_denied"),
     ],
     ids=["exit", "killed", "limits", "nonsense", "terminal", "user"],
 )
@@ -450,6 +460,42 @@ def test_an_interpreter_that_is_gone_is_not_taken_for_the_command(
     assert (error.status, error.code) == (500, "internal")
     assert "/no/such/python" in error.detail
     assert bench.shell("echo plain ones go on") == "plain ones go on\n"
+
+
+@pytest.fixture
+def fillers() -> Iterator[list[int]]:
+    """Open files, as many as there may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    with contextlib.suppress(OSError):
+        while True:
+            opened.append(os.dup(opened[0]))
+    yield opened
+    for filler in opened:
+        os.close(filler)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("members", "least"),
+    [({}, 7), ({"stdin": True}, 8), ({"pty": SIZE}, 6), ({"rlimits": {"core": (0, 0)}, "stdin": True}, 10)],
+    ids=["plain", "stdin", "terminal", "limits"],
+)
+def test_without_enough_files_a_command_is_refused_and_none_stays_open(
+    fillers: list[int], members: dict[str, object], least: int
+) -> None:
+    launcher = launch.Launcher()
+    command = build("true", **members)
+    for room in range(least):
+        with pytest.raises(RequestError) as caught:
+            launcher.start(command, b"/bin/true")
+        assert (room, caught.value.status, caught.value.code) == (room, 503, "overloaded")
+        os.close(fillers.pop())
+    # Nothing was lost: what was freed is enough.
+    run = Run(launcher.start(command, b"/bin/true"))
+    assert run.started.child.wait(SECONDS) == 0
+    run.end()
 
 
 def test_many_threads_start_commands_at_once(bench: Bench) -> None:
