@@ -12,7 +12,9 @@ from .recovery import DOUBTFUL, Recovery
 if TYPE_CHECKING:
     from .client import AgentClient
 
-__all__ = ["is_cut", "repeated"]
+__all__ = ["LATE", "is_cut", "repeated"]
+
+LATE = "what was cut off could not be done again in time"
 
 T = TypeVar("T")
 
@@ -31,7 +33,7 @@ def repeated(client: AgentClient, ask: Callable[[bool], T], *, may_repeat: Calla
         errors.VmnestError: what ``ask`` raises. After the cut of one that may not be made again, whether it was done is
             unknown, and the error says so.
     """
-    recovery = Recovery(client, deadline=deadline)
+    recovery = Recovery(client, deadline=deadline, late=LATE)
     is_first = True
     while True:
         try:

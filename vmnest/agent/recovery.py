@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DOUBTFUL", "Recovery", "Watch"]
 
+LATE = "the process in the sandbox has not ended in time"
 FIRST_DELAY_SECONDS = 0.05
 LAST_DELAY_SECONDS = 2.0
 FIRST_LOOK_SECONDS = 0.2
@@ -48,19 +49,21 @@ class Recovery:
     Args:
         client: Of the agent.
         deadline: When to stop waiting, whatever happens.
+        late: What the error says once it has passed.
 
     Attributes:
         deadline: See above.
         on_pause: Called with the MicroVM's state when waiting for a suspended one begins, and with None when it ends.
     """
 
-    def __init__(self, client: AgentClient, *, deadline: Deadline) -> None:
+    def __init__(self, client: AgentClient, *, deadline: Deadline, late: str = LATE) -> None:
         self.on_pause: Watch | None = None
         self._client = client
         self._clock = client.clock
         self.deadline = deadline
         self._patience = client.grace  # for failures, one after the other
         self._stirred = threading.Event()
+        self._late = late
         self._failing_since: float | None = None
         self._delays = self._new_delays()
 
@@ -126,7 +129,7 @@ class Recovery:
 
     def _check(self, cause: errors.VmnestError | None) -> None:
         if self.deadline.expired:
-            raise errors.WaitTimeoutError("the process in the sandbox has not ended in time") from cause
+            raise errors.WaitTimeoutError(self._late) from cause
 
     def _tell(self, state: str | None) -> None:
         if self.on_pause is not None:

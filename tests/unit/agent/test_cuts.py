@@ -96,7 +96,7 @@ def test_an_agent_that_cuts_everything_is_given_up(client: AgentClient) -> None:
 
 def test_the_deadline_ends_the_attempts() -> None:
     clock = FakeClock()
-    with open_client(NOWHERE, clock=clock) as client, pytest.raises(errors.WaitTimeoutError):
+    with open_client(NOWHERE, clock=clock) as client, pytest.raises(errors.WaitTimeoutError, match="in time"):
         repeated(client, Script(*(cut() for _ in range(10_000))), deadline=Deadline(3, clock=clock))
     assert clock.monotonic() <= 3.1
 
