@@ -92,6 +92,9 @@ class FileApi:
         query = queries.Query(request.head)
         path = self._place(query.path("path"))
         mode = _asked_mode(query)
+        if request.head.value("content-range"):
+            # RFC 9110 section 14.5: who does not know it would replace the whole file by the part.
+            raise bad_argument("Content-Range", "a part of a file cannot be written")
         digest = hashlib.sha256()
         expected = request.head.value(wire.SHA256_HEADER).lower()
         if expected and not _DIGEST.fullmatch(expected):

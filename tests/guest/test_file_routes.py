@@ -233,6 +233,13 @@ def test_a_checksum_is_compared_before_the_file_is_seen(shared_agent: Agent, tmp
     assert done(put(shared_agent, tmp_path / "f", b"new", headers={"vmnest-sha256": right.upper()}))["sha256"] == right
 
 
+def test_a_part_is_not_taken_for_the_whole(shared_agent: Agent, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("12345")
+    reply = put(shared_agent, tmp_path / "f", b"45", headers={"Content-Range": "bytes 3-4/5"})
+    assert refusal(reply) == (400, "bad_argument")
+    assert (tmp_path / "f").read_text() == "12345"
+
+
 def test_content_of_unknown_length_is_taken_in_chunks(shared_agent: Agent, tmp_path: Path) -> None:
     with shared_agent.dial() as connection:
         head = (
