@@ -10,14 +10,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .agent.results import ExecResult
     from .errors import VmnestError
-    from .sandbox import IdlePolicy, Sandbox
+    from .sandbox import Entry, IdlePolicy, Progress, Sandbox, Skipped, Transfer
 
 __version__ = "0.2.0"
 
 # name -> the module that holds it
-_HOMES = {"Sandbox": "sandbox", "IdlePolicy": "sandbox", "ExecResult": "agent.results", "VmnestError": "errors"}
+_HOMES = {
+    **dict.fromkeys(("Entry", "IdlePolicy", "Progress", "Sandbox", "Skipped", "Transfer"), "sandbox"),
+    "ExecResult": "agent.results",
+    "VmnestError": "errors",
+}
 
-__all__ = ["ExecResult", "IdlePolicy", "Sandbox", "VmnestError", "__version__"]
+__all__ = [
+    "Entry",
+    "ExecResult",
+    "IdlePolicy",
+    "Progress",
+    "Sandbox",
+    "Skipped",
+    "Transfer",
+    "VmnestError",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> object:
