@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .. import errors
 
-__all__ = ["Entry", "Skipped", "Transfer", "parse_entry", "parse_skipped", "parse_transfer", "to_text"]
+__all__ = ["Entry", "Progress", "Skipped", "Transfer", "parse_entry", "parse_skipped", "parse_transfer", "to_text"]
 
 FILE, DIRECTORY, LINK, UNKNOWN = "file", "directory", "link", "unknown"
 MAX_QUOTED_CHARS = 200
@@ -86,6 +86,20 @@ class Transfer(NamedTuple):
     links: int = 0
     bytes: int = 0
     skipped: tuple[Skipped, ...] = ()
+
+
+class Progress(NamedTuple):
+    """How far a transfer is.
+
+    Attributes:
+        bytes: Content that was moved so far; after a cut it may begin anew.
+        total: All of it, None if that is not known.
+        path: The file that is being moved; in a tree, its path there.
+    """
+
+    bytes: int
+    total: int | None
+    path: str
 
 
 def to_text(path: bytes) -> str:

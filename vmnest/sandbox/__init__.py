@@ -7,11 +7,10 @@ files, ``link`` is how it reaches both planes. Nothing connects to anything befo
 
 from __future__ import annotations
 
-from ..agent.entries import Entry, Skipped, Transfer
+from ..agent.entries import Entry, Progress, Skipped, Transfer
 from ..control.microvms import IdlePolicy
 from .files import Files
 from .handle import Sandbox
 from .process import Line, Process
-from .transfer import Progress
 
 __all__ = ["Entry", "Files", "IdlePolicy", "Line", "Process", "Progress", "Sandbox", "Skipped", "Transfer"]

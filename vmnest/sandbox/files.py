@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from .. import errors
 from .._guest.agentd import wire
-from ..agent import sources
-from ..agent.entries import Entry, Skipped, Transfer
-from ..agent.files import RemoteFiles
 from ..deadline import NEVER, Deadline
-from . import openfiles
 
 if TYPE_CHECKING:
     from ..agent.client import AgentClient
+    from ..agent.entries import Entry, Progress, Skipped, Transfer
+    from ..agent.files import RemoteFiles
     from ..agent.minimal import MinimalFiles, MinimalReading
     from ..agent.reading import Reading
+    from ..agent.sources import Data
     from .localfiles import LocalPath
-    from .transfer import Progress
+    from .openfiles import Writer
 
 __all__ = ["Files"]
 
@@ -39,6 +38,8 @@ class Files:
 
     Safe for threads. It holds nothing open.
     """
+
+    # Most programs that use a sandbox move no files: what that takes is loaded when it is needed.
 
     def __init__(self, agent: Callable[[Deadline], AgentClient]) -> None:
         self._agent = agent
@@ -101,7 +102,7 @@ class Files:
     def write(
         self,
         path: str,
-        data: sources.Data,
+        data: Data,
         *,
         mode: int | None = None,
         timeout: float | None = DEFAULT_SECONDS,
@@ -117,6 +118,8 @@ class Files:
         Raises:
             errors.RemoteFileError: it cannot be written (see its subclasses).
         """
+        from ..agent import sources
+
         deadline = Deadline(timeout)
         source = sources.from_data(data)
         return self._for(wire.FEATURE_FILES, deadline).write(path, source, mode=mode, deadline=deadline)
@@ -128,13 +131,17 @@ class Files:
             errors.RemoteFileNotFoundError: there is no such file.
             errors.RemoteFileError: it cannot be read.
         """
+        from . import openfiles
+
         return openfiles.open_reader(self._open(path, offset=offset, length=None, deadline=NEVER))
 
-    def open_write(self, path: str, *, mode: int | None = None) -> openfiles.Writer:
+    def open_write(self, path: str, *, mode: int | None = None) -> Writer:
         """A binary stream whose content becomes the file when it is closed; left by an exception, it becomes nothing.
 
         What is written waits on this machine: in memory, beyond a megabyte in an unlinked temporary file.
         """
+        from . import openfiles
+
         return openfiles.Writer(lambda data: self.write(path, data, mode=mode, timeout=None))
 
     # -- directories and names -----------------------------------------------------------------------------------------
@@ -388,7 +395,9 @@ class Files:
         """What does it with this agent."""
         client = self._agent(deadline)
         if client.supports(feature, deadline=deadline):
-            return RemoteFiles(client)
+            from ..agent import files
+
+            return files.RemoteFiles(client)
         from ..agent import minimal
 
         return minimal.MinimalFiles(client)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .. import errors
 from .._guest.agentd import patterns, trees, wire
-from ..agent.entries import Skipped, Transfer, to_text
+from ..agent.entries import Progress, Skipped, Transfer, to_text
 from ..agent.files import RemoteFiles
 from ..agent.sources import Source, from_data
 from ..deadline import Deadline
@@ -26,21 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "download", "relay_tree", "upload"]
 
 Chooser = Callable[[str], "RemoteFiles | MinimalFiles"]
-Watch = Callable[["Progress"], object]
-
-
-class Progress(NamedTuple):
-    """How far a transfer is.
-
-    Attributes:
-        bytes: Content that was moved so far; after a cut it may begin anew.
-        total: All of it, None if that is not known.
-        path: The file that is being moved; in a tree, its path there.
-    """
-
-    bytes: int
-    total: int | None
-    path: str
+Watch = Callable[[Progress], object]
 
 
 def upload(
