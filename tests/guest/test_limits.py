@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from guest.agentd import limits
 from guest.agentd.errors import RequestError
+from tests.support.paths import ROOT
 
 
 def refusal(value: object) -> RequestError:
@@ -93,7 +94,8 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE))
 def run_limited(soft: int, hard: int) -> list[str]:
     """What the program says that was started with these limits."""
     command = ["prlimit", f"--nofile={soft}:{hard}", sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=30)
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True, timeout=30)
     return done.stdout.splitlines()
 
 
