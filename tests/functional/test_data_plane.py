@@ -23,6 +23,7 @@ from tests.support.cloud import LocalCloud
 from tests.support.peers import Serve
 from tests.support.peers import json_answer as peer_answer
 from tests.support.planes import BASIC, HEALTHY, NOT_LISTENING, OpenPlanes, Planes
+from tests.support.process_peer import HEAD, ProcessPeer
 from tests.support.scripted import CUT, SILENT, Answer, Received, Step, answer, json_answer, text_answer
 from vmnest import Sandbox, errors
 from vmnest.control.microvms import IdlePolicy
@@ -43,6 +44,8 @@ def done(exit_code: int = 0, stdout: bytes = b"") -> Answer:
 
 
 DONE = done(0, b"ok\n")
+END = {"exit_code": 0, "signal": None, "timed_out": False}
+NO_PROCESSES = peer_answer(404, {"detail": "Not Found"})
 
 
 def assert_told(failed: Done, *said: str) -> None:
@@ -253,7 +256,7 @@ def test_the_record_may_have_an_endpoint_with_or_without_a_scheme(
 ) -> None:
     opened = planes()
     for scheme in ("https://", ""):
-        peer = serve(peer_answer(200, document(0, b"ok\n")), tls=authority.context("127.0.0.1"))
+        peer = serve(NO_PROCESSES, peer_answer(200, document(0, b"ok\n")), tls=authority.context("127.0.0.1"))
         before = Path(opened.environ["AGENT_SANDBOX_STATE"]).read_text()
         write_endpoint(opened, f"{scheme}127.0.0.1:{peer.port}")
         trusted = opened.exec("--", "ls", AWS_CA_BUNDLE=str(authority.bundle))
@@ -265,7 +268,7 @@ def test_whom_to_trust_can_be_said_in_three_ways(
     planes: OpenPlanes, serve: Serve, authority: Authority, tmp_path: Path
 ) -> None:
     opened = planes()
-    peer = serve(*[peer_answer(200, document(0, b"ok\n"))] * 3, tls=authority.context("127.0.0.1"))
+    peer = serve(*[NO_PROCESSES, peer_answer(200, document(0, b"ok\n"))] * 3, tls=authority.context("127.0.0.1"))
     write_endpoint(opened, peer.url)
     assert_told(opened.exec("--", "ls"), "no trusted TLS connection", "AWS_CA_BUNDLE")
     assert peer.requests == []
@@ -417,7 +420,8 @@ def test_every_failure_is_one_of_ours_with_its_cause(planes: OpenPlanes, sandbox
 def test_files_are_asked_for_again_where_a_command_is_not(
     planes: OpenPlanes, sandbox: Callable[[Planes], Sandbox]
 ) -> None:
-    opened = planes(UNNAMED, answer(503, "starting"), json_answer(200, {"content": base64.b64encode(b"x").decode()}))
+    healthy = json_answer(200, {"status": "ok", "version": "1", "features": ["files"]})
+    opened = planes(healthy, UNNAMED, answer(503, "starting"), answer(200, "x", headers=[("ETag", '"1"')]))
     assert sandbox(opened).files.read("/a") == b"x"
 
 
@@ -454,21 +458,67 @@ def test_a_sandbox_that_others_suspended_is_woken_by_use(shared_cloud: LocalClou
     assert stranger.exec("echo", ["awake"]).stdout == b"awake\n"
 
 
-def test_a_suspend_ends_the_command_in_flight_and_the_next_one_wakes_the_sandbox(
-    shared_cloud: LocalCloud, real: Sandbox
-) -> None:
+def test_a_command_goes_on_where_a_suspension_has_cut_it(shared_cloud: LocalCloud, real: Sandbox) -> None:
+    script = "echo before; touch begun; while [ ! -e go ]; do sleep 0.05; done; echo >> runs; echo after; exit 4"
     with ThreadPoolExecutor(2) as pool:
-        cut = pool.submit(real.exec, "sh", ["-c", "echo $$ > pid; touch begun; exec sleep 300"])
+        cut = pool.submit(real.exec, "sh", ["-c", script])
         deadline = time.monotonic() + 20
         while not real.exec("test", ["-e", "begun"]).success:
             assert time.monotonic() < deadline
         suspend(shared_cloud, real)
-        # The agent waits for the first command, and starts no other: this one is run when all that is over, once.
-        late = pool.submit(Sandbox.attach("real").exec, "sh", ["-c", "echo >> late"])
-        with pytest.raises(errors.AgentUnreachableError) as caught:
-            cut.result(60)
-        assert caught.value.details["outcome"] == "unknown"
-        assert late.result(60).success
-    assert real.exec("wc", ["-l", "late"]).stdout == b"1 late\n"
-    gone = real.exec("sh", ["-c", "while kill -0 $(cat pid); do sleep 0.1; done"], timeout=20)
-    assert gone.success
+        assert real.wait("SUSPENDED") == "SUSPENDED"
+        with pytest.raises(TimeoutError):
+            cut.result(1)
+        assert real.refresh() == "SUSPENDED"  # who waits for the command does not wake it
+        assert Sandbox.attach("real").exec("touch", ["go"]).success  # a new call does
+        result = cut.result(60)
+    assert (result.exit_code, result.stdout) == (4, b"before\nafter\n")
+    assert real.exec("wc", ["-l", "runs"]).stdout == b"1 runs\n"
+
+
+def test_a_process_of_which_nobody_knows_any_more_has_no_end(real: Sandbox) -> None:
+    process = real.spawn("sleep", ["300"])
+    chunks = iter(process)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(next, chunks, None)
+        real.terminate()
+        with pytest.raises((errors.MicroVMEndedError, errors.AgentUnreachableError)):
+            reading.result(60)
+    assert process.exit_code is None
+
+
+# -- an agent with processes -------------------------------------------------------------------------------------------
+
+
+def test_output_arrives_whole_though_token_connection_and_sandbox_fail_in_turn(
+    planes: OpenPlanes, sandbox: Callable[[Planes], Sandbox]
+) -> None:
+    script = ProcessPeer(("stdout", b"first "), ("stdout", b"second "), ("stdout", b"third"), end=END)
+    half = len(HEAD) + len(script.frames(0)) - 90
+    opened = planes(script, repeat_last=True, has_processes=True)
+
+    def fall_asleep(received: Received) -> None:
+        if len(opened.data.requests) == 4:
+            opened.control.state = "SUSPENDED"
+            threading.Timer(0.3, setattr, (opened.control, "state", "RUNNING")).start()
+
+    script.before = fall_asleep
+    script.answers = [half, REFUSED, half - 20, half - 40, NOT_LISTENING]
+    result = sandbox(opened).exec("x")
+    assert (result.exit_code, result.stdout) == (0, b"first second third")
+    assert len(script.runs) == 1
+    assert opened.control.calls.count("resume") == 0
+    assert opened.control.calls.count("auth-token") == 2
+    assert script.offsets == sorted(script.offsets)
+
+
+def test_a_restarted_agent_is_told_and_the_command_is_not_run_again(planes: OpenPlanes) -> None:
+    script = ProcessPeer(("stdout", b"some output\n"), end=END)
+    script.answers = [len(HEAD) + 10]
+    script.before = lambda received: script.restart() if received.method == "GET" else None
+    opened = planes(script, repeat_last=True, has_processes=True)
+    failed = opened.exec("--json", "--", "x")
+    assert failed.status == 125
+    assert failed.error["code"] == "agent_unreachable"
+    assert failed.error["details"]["outcome"] == "unknown"
+    assert len(script.runs) == 1

@@ -94,10 +94,14 @@ class Planes:
 
 
 @contextmanager
-def open_planes(home: Path, *steps: Step, repeat_last: bool = False) -> Iterator[Planes]:
-    """Both planes, and the record of a sandbox that has them; the steps are the data plane's script."""
+def open_planes(home: Path, *steps: Step, repeat_last: bool = False, has_processes: bool = False) -> Iterator[Planes]:
+    """Both planes, and the record of a sandbox that has them; the steps are the data plane's script.
+
+    It stands for an agent of the base contract, unless it ``has_processes``.
+    """
     with ExitStack() as stack:
-        data = stack.enter_context(ScriptedServer(*steps, repeat_last=repeat_last))
+        missing = None if has_processes else "/v1/processes"
+        data = stack.enter_context(ScriptedServer(*steps, repeat_last=repeat_last, missing=missing))
         control = ControlPlane(data.url)
         service = stack.enter_context(ScriptedServer(control, repeat_last=True))
         environ = {
@@ -121,7 +125,9 @@ def planes(tmp_path: Path) -> Iterator[OpenPlanes]:
     """Opens planes, takes what ``open_planes`` takes after the folder; once a test."""
     with ExitStack() as stack:
 
-        def start(*steps: Step, repeat_last: bool = False) -> Planes:
-            return stack.enter_context(open_planes(tmp_path, *steps, repeat_last=repeat_last))
+        def start(*steps: Step, repeat_last: bool = False, has_processes: bool = False) -> Planes:
+            return stack.enter_context(
+                open_planes(tmp_path, *steps, repeat_last=repeat_last, has_processes=has_processes)
+            )
 
         yield start

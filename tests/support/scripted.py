@@ -64,10 +64,17 @@ def text_answer(status: int, text: str, **headers: str) -> Answer:
     return answer(status, text, kind="text/plain", headers=fields)
 
 
-class ScriptedServer:
-    """Serves on a loopback port of its own while it is entered. The last step repeats when ``repeat_last`` is set."""
+NO_ROUTE = json_answer(404, {"detail": "Not Found"})
 
-    def __init__(self, *steps: Step, repeat_last: bool = False) -> None:
+
+class ScriptedServer:
+    """Serves on a loopback port of its own while it is entered. The last step repeats when ``repeat_last`` is set.
+
+    Requests for ``missing`` (the beginning of a path) are answered by 404 and are no part of the script.
+    """
+
+    def __init__(self, *steps: Step, repeat_last: bool = False, missing: str | None = None) -> None:
+        self._missing = missing
         self.requests: list[Received] = []
         self._steps = list(steps)
         self._repeat_last = repeat_last
@@ -138,6 +145,8 @@ class ScriptedServer:
         return True
 
     def _next(self, received: Received) -> Step:
+        if self._missing is not None and received.target.startswith(self._missing):
+            return NO_ROUTE
         with self._lock:
             self.requests.append(received)
             if not self._steps:
