@@ -116,6 +116,7 @@ class RemoteFiles:
             content_type=content_type,
             headers=headers,
             patience=SILENCE_SECONDS,
+            silence=SILENCE_SECONDS,
             deadline=deadline,
         )
         return cuts.repeated(

@@ -41,14 +41,22 @@ _DD = f'dd if="$a" bs={BLOCK_BYTES} skip="$1" count="$2"'
 
 # $t is the file that a write is about, $w what will take its place.
 _TARGET = """\
-need dd mv rm mkdir cat wc
+need dd mv rm mkdir cat wc chmod tr
 case $a in */) fail not_a_file ;; esac
 t=$a
 if [ -L "$a" ]; then need readlink; t=$(readlink -f "$a" && echo .) || fail file_not_found; t=${t%??}; fi
 if [ -e "$t" ] && [ ! -f "$t" ]; then fail not_a_file; fi
 w=${t%/*}/.vmnest-$1
 """
-_PREPARE = _TARGET + 'mkdir -p "${t%/*}/" || { [ -e "${t%/*}" ] && fail not_a_directory; exit 1; }; : > "$w"'
+# What is not in its place yet is nobody else's business.
+_PREPARE = (
+    _TARGET
+    + """\
+mkdir -p "${t%/*}/" || { [ -e "${t%/*}" ] && fail not_a_directory; exit 1; }
+umask 077
+: > "$w" && : > "$b"
+"""
+)
 _APPEND = f'{_TARGET}dd if="$b" of="$w" bs={BLOCK_BYTES} count={PART_BYTES // BLOCK_BYTES} seek="$2" conv=notrunc'
 # What was renamed by an attempt whose answer was lost is in its place already.
 _COMMIT = (
@@ -64,7 +72,7 @@ if [ -n "$4" ]; then chmod "$4" "$w" || exit
 elif [ -e "$t" ] && command -v stat >/dev/null 2>&1; then
     chown "$(stat -c %u:%g "$t")" "$w" 2>/dev/null
     chmod "$(stat -c %a "$t")" "$w" || exit
-fi
+else chmod "$(printf %o $((0666 & ~$(umask))))" "$w" || exit; fi
 mv -f "$w" "$t"
 """
 )
@@ -113,6 +121,8 @@ if [ "$1" = 1 ]; then chmod -R "$2" "$a"; else chmod "$2" "$a"; fi
 _PACK = """\
 need tar
 if [ ! -d "$a" ]; then if is_there "$a"; then fail not_a_directory; else fail file_not_found; fi; fi
+if [ ! -r "$a" ] || [ ! -x "$a" ]; then fail permission_denied; fi
+umask 077
 tar -C "$a" -cf "$b" .
 """
 _UNPACK = """\
@@ -211,13 +221,13 @@ class MinimalFiles:
         """Replace a file by all that the source gives; the number of bytes."""
         bits = "" if mode is None else f"{paths.check_mode(mode):04o}"
         token = _token()
+        part = f"{FOLDER}/.vmnest-{token}.part"  # whatever the folder, never the file that the parts make
         try:
-            self._content.run(_PREPARE, token, path=path, deadline=deadline)
+            self._content.run(_PREPARE, token, path=path, other=part, deadline=deadline)
         except errors.UnsupportedError:
             if mode is not None:
                 raise
             return self._write_whole(path, source, deadline=deadline)
-        part = f"{FOLDER}/.vmnest-{token}.part"  # whatever the folder, never the file that the parts make
         try:
             count, digest = self._write_parts(path, source, token=token, part=part, deadline=deadline)
             self._content.run(_COMMIT, token, str(count), digest, bits, path=path, deadline=deadline)
@@ -267,7 +277,9 @@ class MinimalFiles:
         archive = f"{FOLDER}/.vmnest-{_token()}.tar"
         outgoing = tarballs.Outgoing()
         try:
-            self.write(archive, Source(lambda: outgoing.pieces(source.pieces())), deadline=deadline)
+            self._tree.run("need tar mkdir", path=path, deadline=deadline)  # before much is sent
+            packed = Source(lambda: outgoing.pieces(source.pieces()))
+            self.write(archive, packed, mode=0o600, deadline=deadline)
             self._tree.run(_UNPACK, path=path, other=archive, deadline=deadline)
         finally:
             self._clean_up('rm -f "$a"', path=archive)

@@ -16,7 +16,7 @@ from .. import errors
 from .._guest.agentd import patterns
 from ..agent.sources import PIECE_BYTES
 
-__all__ = ["LocalFile", "LocalPath", "NewFile", "is_directory", "measure", "replacing", "translated"]
+__all__ = ["LocalFile", "LocalPath", "NewFile", "is_directory", "measure", "replacing", "to_bytes", "translated"]
 
 LocalPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -25,6 +25,21 @@ _TEMPORARY_PREFIX = b".vmnest-"
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PERMISSIONS = 0o777
+
+
+def to_bytes(path: LocalPath) -> bytes:
+    """The path as the system takes it.
+
+    Raises:
+        errors.UsageError: it can be no path.
+    """
+    try:
+        data = os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        data = b""
+    if not data or 0 in data:
+        raise errors.UsageError(f"no path of this machine: {path!r}")
+    return data
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ def upload(
     deadline: Deadline,
 ) -> Transfer:
     """See ``Files.upload``; ``choose`` gives what moves files with this agent."""
-    path = os.fsencode(local)
+    path = localfiles.to_bytes(local)
     encoded = check_patterns(exclude)
     if localfiles.is_directory(path):
         return _upload_tree(choose, path, remote, exclude=encoded, progress=progress, deadline=deadline)
@@ -82,7 +82,7 @@ def download(
     deadline: Deadline,
 ) -> Transfer:
     """See ``Files.download``; ``choose`` gives what moves files with this agent."""
-    path = os.fsencode(local)
+    path = localfiles.to_bytes(local)
     check_patterns(exclude)
     try:
         return _download_file(choose, remote, path, progress=progress, deadline=deadline)

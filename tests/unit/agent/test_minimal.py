@@ -112,6 +112,25 @@ def test_a_mode_that_is_asked_for_is_set(files: MinimalFiles, tmp_path: Path) ->
         assert reading.mode == 0o751
 
 
+def test_a_new_file_has_the_mode_that_files_have_there(files: MinimalFiles, tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    files.write(str(tmp_path / "f"), from_data(b"new"))
+    assert (tmp_path / "f").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_what_is_on_its_way_is_for_nobody_else(files: MinimalFiles, tmp_path: Path) -> None:
+    modes: list[int] = []
+
+    def watching() -> Iterator[bytes]:
+        yield LARGE
+        temporary = [*tmp_path.glob(".vmnest-*"), *Path(minimal.FOLDER).glob(".vmnest-*.part")]
+        modes.extend(path.stat().st_mode & 0o777 for path in temporary)
+
+    files.write(str(tmp_path / "f"), from_data(watching()))
+    assert len(modes) >= 2
+    assert set(modes) == {0o600}
+
+
 def test_a_link_stays_and_what_it_leads_to_is_written(files: MinimalFiles, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     os.symlink("sub/target", tmp_path / "link")

@@ -7,6 +7,7 @@ import os
 import socket
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,17 @@ from vmnest.sandbox.localfiles import LocalFile, replacing
 
 def path_of(path: Path) -> bytes:
     return os.fsencode(path)
+
+
+@pytest.mark.parametrize("path", ["a\udcff", b"a\xff", Path("a"), "-"], ids=repr)
+def test_a_path_has_any_form(path: Any) -> None:
+    assert localfiles.to_bytes(path) == os.fsencode(path)
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", b"a\0b", None, 3, "\ud800"], ids=repr)
+def test_what_can_be_no_path_is_refused(path: Any) -> None:
+    with pytest.raises(errors.UsageError, match="no path"):
+        localfiles.to_bytes(path)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
