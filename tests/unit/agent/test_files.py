@@ -278,6 +278,34 @@ def test_no_path_is_sent_that_can_be_none(name: str) -> None:
         assert server.requests == []
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (404, "file_not_found", errors.RemoteFileNotFoundError),
+        (409, "file_exists", errors.RemoteFileExistsError),
+        (400, "not_a_file", errors.NotAFileError),
+        (400, "not_a_directory", errors.RemoteNotADirectoryError),
+        (409, "directory_not_empty", errors.DirectoryNotEmptyError),
+        (400, "permission_denied", errors.RemotePermissionError),
+        (507, "no_space", errors.NoSpaceError),
+        (409, "checksum_mismatch", errors.ChecksumMismatchError),
+        (412, "file_changed", errors.FileChangedError),
+        (400, "unsafe_path", errors.UnsafePathError),
+        (400, "file_error", errors.RemoteFileError),
+        (400, "bad_argument", errors.BadArgumentError),
+    ],
+)
+def test_a_refusal_has_its_class(status: int, code: str, expected: type[errors.VmnestError]) -> None:
+    refusal = json_answer(status, {"detail": "no: /some/path", "code": code})
+    with (
+        ScriptedServer(refusal) as server,
+        open_client(server.url) as client,
+        pytest.raises(errors.AgentError, match="/some/path") as caught,
+    ):
+        RemoteFiles(client).stat("p")
+    assert type(caught.value) is expected
+
+
 def test_a_copy_tells_what_it_left_out() -> None:
     told = {"skipped": [{"path": "s", "reason": "a socket"}]}
     with ScriptedServer(json_answer(200, told)) as server, open_client(server.url) as client:

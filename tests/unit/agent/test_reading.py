@@ -85,6 +85,18 @@ def test_after_cuts_it_goes_on_where_it_was(
     assert cutter.count == len(after)
 
 
+def test_a_cut_at_any_byte_of_the_answer_changes_nothing(
+    cut_client: AgentClient, cutter: Cutter, tmp_path: Path
+) -> None:
+    (tmp_path / "f").write_bytes(b"0123456789" * 3)
+    for after in range(400):  # the head has about 300 bytes
+        before = cutter.count
+        cutter.cut_answers(after)
+        assert read(cut_client, str(tmp_path / "f")) == b"0123456789" * 3
+        assert read(cut_client, str(tmp_path / "f"), offset=3, length=20) == b"34567890123456789012"
+        assert cutter.count == before + 1, f"not cut after {after} bytes"
+
+
 def test_after_a_cut_a_part_ends_where_it_should(cut_client: AgentClient, cutter: Cutter, file: str) -> None:
     cutter.cut_answers(70_000)
     with Reading(cut_client, file, offset=1000, length=200_000, deadline=NEVER) as reading:
