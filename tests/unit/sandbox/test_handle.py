@@ -25,6 +25,7 @@ from vmnest.deadline import Deadline
 from vmnest.sandbox import Sandbox
 
 HEALTHY = json_answer(200, {"status": "ok", "version": "1", "features": []})
+NOBODY = {"HOME": "/nonexistent"}  # a login shell runs what this machine's user has in their profile, which may wait
 NOT_REACHED = answer(502, headers=[("x-aws-proxy-error", "MICROVM_CONNECT_FAILED")])
 
 
@@ -274,15 +275,82 @@ def test_standard_input_is_empty(sandbox: Sandbox) -> None:
 
 
 def test_a_shell_line_is_run_by_bash_or_sh(sandbox: Sandbox) -> None:
-    assert sandbox.shell("x=1; echo $((x + 1)) | cat").stdout == b"2\n"
-    assert sandbox.shell("cat <<'E'\na $b\nE\n").stdout == b"a $b\n"
+    assert sandbox.shell("x=1; echo $((x + 1)) | cat", env=NOBODY).stdout == b"2\n"
+    assert sandbox.shell("cat <<'E'\na $b\nE\n", env=NOBODY).stdout == b"a $b\n"
     with pytest.raises(errors.CommandFailedError):
-        sandbox.shell("exit 4", check=True)
+        sandbox.shell("exit 4", check=True, env=NOBODY)
 
 
 def test_a_shell_line_is_text(sandbox: Sandbox) -> None:
     with pytest.raises(errors.BadArgumentError, match="command"):
         sandbox.shell("a\0b")
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_is_started_listed_and_attached_to_from_another_process(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    with sandbox.spawn("sh", ["-c", "echo one; read line; echo two; exit 5"], stdin=True, id="job-1") as process:
+        assert process.id == "job-1"
+        process.detach()
+    stranger = attach(control, records)
+    assert [info.id for info in stranger.processes() if info.is_running] == ["job-1"]
+    attached = stranger.attach_process("job-1")
+    attached.write(b"go\n")
+    assert b"".join(chunk.data for chunk in attached) == b"one\ntwo\n"
+    assert attached.exit_code == 5
+    assert [chunk.data for chunk in stranger.attach_process("job-1", offset=4)] == [b"two\n"]
+    assert stranger.attach_process("job-1").wait() == 5
+
+
+def test_an_id_that_is_in_use_attaches_and_runs_nothing(sandbox: Sandbox) -> None:
+    first = sandbox.spawn("sh", ["-c", "echo first"], id="twice")
+    assert first.wait() == 0
+    assert [chunk.data for chunk in sandbox.spawn("sh", ["-c", "echo second"], id="twice")] == [b"first\n"]
+
+
+def test_a_line_of_shell_can_be_spawned(sandbox: Sandbox) -> None:
+    assert [line.text for line in sandbox.spawn("echo $((1 + 1)) | cat", shell=True, env=NOBODY).lines()] == ["2"]
+    with pytest.raises(errors.UsageError, match="arguments"):
+        sandbox.spawn("echo", ["x"], shell=True)
+
+
+def test_commands_can_have_input_limits_and_functions_for_their_output(sandbox: Sandbox) -> None:
+    seen: list[bytes] = []
+    result = sandbox.shell(
+        "wc -c; ulimit -n; echo err >&2", stdin=b"12345", rlimits={"nofile": 77}, on_stderr=seen.append, env=NOBODY
+    )
+    assert result.stdout.split() == [b"5", b"77"]
+    assert seen == [b"err\n"]
+
+
+def test_a_process_that_nobody_knows_is_not_found(sandbox: Sandbox) -> None:
+    with pytest.raises(errors.ProcessNotFoundError) as caught:
+        sandbox.attach_process("nobody")
+    assert caught.value.exit_status == 3
+
+
+@pytest.mark.parametrize("offset", [-1, True, 1.0, "1"])
+def test_an_offset_is_a_number_of_bytes(sandbox: Sandbox, offset: Any) -> None:
+    with pytest.raises(errors.UsageError, match="offset"):
+        sandbox.attach_process("x", offset=offset)
+
+
+@pytest.mark.parametrize("retain", ["keep", "", None])
+def test_what_is_to_become_of_output_has_two_names(sandbox: Sandbox, retain: Any) -> None:
+    with pytest.raises(errors.UsageError, match="retain"):
+        sandbox.spawn("true", retain=retain)
+
+
+def test_an_agent_without_processes_names_the_feature(records: registry.Registry) -> None:
+    with ScriptedServer(HEALTHY) as server:  # which says what it has
+        other = create(FakeControl(server.url), records)
+        for use in (lambda: other.spawn("x"), other.processes, lambda: other.attach_process("x")):
+            with pytest.raises(errors.UnsupportedError, match="processes") as caught:
+                use()
+            assert caught.value.details["feature"] == "processes"
 
 
 def test_fifty_commands_at_once_keep_their_outputs_apart(sandbox: Sandbox, control: FakeControl) -> None:
