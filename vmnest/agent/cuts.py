@@ -12,7 +12,7 @@ from .recovery import DOUBTFUL, Recovery
 if TYPE_CHECKING:
     from .client import AgentClient
 
-__all__ = ["LATE", "is_cut", "repeated"]
+__all__ = ["LATE", "cast_doubt", "is_cut", "repeated"]
 
 LATE = "what was cut off could not be done again in time"
 
@@ -22,6 +22,14 @@ T = TypeVar("T")
 def is_cut(error: errors.VmnestError) -> bool:
     """The answer was lost after something had been sent. (With what was never sent, the client has tried enough.)"""
     return isinstance(error, errors.AgentUnreachableError) or (isinstance(error, errors.TransportError) and error.sent)
+
+
+def cast_doubt(error: errors.VmnestError) -> None:
+    """What the error tells of may have been done."""
+    if error.details.get("outcome") != "unknown":
+        error.details["outcome"] = "unknown"
+        error.retryable = False
+        error.add_hint("It may have been done.")
 
 
 def repeated(client: AgentClient, ask: Callable[[bool], T], *, may_repeat: Callable[[], bool], deadline: Deadline) -> T:
@@ -42,9 +50,7 @@ def repeated(client: AgentClient, ask: Callable[[bool], T], *, may_repeat: Calla
             if is_first and not is_cut(error):
                 raise
             if not may_repeat():
-                error.details["outcome"] = "unknown"
-                error.retryable = False
-                error.add_hint("It may have been done.")
+                cast_doubt(error)
                 raise
             is_first = False
             recovery.after_failure(error)

@@ -209,12 +209,17 @@ class RemoteFiles:
         self, operation: str, asked: Mapping[str, object], *, repeatable: bool = True, deadline: Deadline
     ) -> dict[str, object]:
         request = self._request(operation, asked, repeatable=repeatable, deadline=deadline)
-        return cuts.repeated(
-            self._client,
-            lambda wakes: self._members(request, wakes=wakes),
-            may_repeat=lambda: repeatable,
-            deadline=deadline,
-        )
+        try:
+            return cuts.repeated(
+                self._client,
+                lambda wakes: self._members(request, wakes=wakes),
+                may_repeat=lambda: repeatable,
+                deadline=deadline,
+            )
+        except (errors.EndpointError, errors.TransportError) as error:
+            if request.may_have_run:
+                cuts.cast_doubt(error)
+            raise
 
     def _request(
         self, operation: str, asked: Mapping[str, object], *, repeatable: bool = True, deadline: Deadline

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -53,6 +54,7 @@ _PREPARE = (
     _TARGET
     + """\
 mkdir -p "${t%/*}/" || { [ -e "${t%/*}" ] && fail not_a_directory; exit 1; }
+mkdir -p "${b%/*}" || exit
 umask 077
 : > "$w" && : > "$b"
 """
@@ -184,7 +186,7 @@ class MinimalFiles:
         try:
             found = listing.stat(self._content, path, deadline=deadline)
         except errors.UnsupportedError:
-            return _part_of(self._read_whole(path, deadline=deadline), offset=offset, length=length)
+            return _part_of(self._client.read_file(path, deadline=deadline), offset=offset, length=length)
         if not found.entry.is_file:
             raise errors.NotAFileError(f"not a regular file: {errors.quote(path, limit=500)}")
         if found.entry.size <= PART_BYTES:
@@ -214,9 +216,6 @@ class MinimalFiles:
         if listing.stat(self._content, path, deadline=deadline).stamp != found.stamp:
             raise errors.FileChangedError(f"{errors.quote(path, limit=500)} was changed while it was read")
 
-    def _read_whole(self, path: str, *, deadline: Deadline) -> bytes:
-        return self._client.read_file(path, deadline=deadline)
-
     def write(self, path: str, source: Source, *, mode: int | None = None, deadline: Deadline = NEVER) -> int:
         """Replace a file by all that the source gives; the number of bytes."""
         bits = "" if mode is None else f"{paths.check_mode(mode):04o}"
@@ -224,13 +223,12 @@ class MinimalFiles:
         part = f"{FOLDER}/.vmnest-{token}.part"  # whatever the folder, never the file that the parts make
         try:
             self._content.run(_PREPARE, token, path=path, other=part, deadline=deadline)
+            count, digest = self._write_parts(path, source, token=token, part=part, deadline=deadline)
+            self._content.run(_COMMIT, token, str(count), digest, bits, path=path, deadline=deadline)
         except errors.UnsupportedError:
             if mode is not None:
                 raise
             return self._write_whole(path, source, deadline=deadline)
-        try:
-            count, digest = self._write_parts(path, source, token=token, part=part, deadline=deadline)
-            self._content.run(_COMMIT, token, str(count), digest, bits, path=path, deadline=deadline)
         finally:
             self._clean_up(_GIVE_UP, token, path=path, other=part)
         return count
@@ -315,14 +313,14 @@ class MinimalFiles:
         """Make a directory."""
         bits = "" if mode is None else f"{paths.check_mode(mode):04o}"
         words = (_bit(parents), _bit(exist_ok), bits)
-        self._system.run(_MKDIR, *words, path=path, repeatable=exist_ok, deadline=deadline)
+        self._system.run(_MKDIR, *words, path=_without_slash(path), repeatable=exist_ok, deadline=deadline)
 
     def remove(
         self, path: str, *, recursive: bool = False, missing_ok: bool = False, deadline: Deadline = NEVER
     ) -> None:
         """Remove a file or a directory."""
         words = (_bit(recursive), _bit(missing_ok))
-        self._system.run(_REMOVE, *words, path=path, repeatable=missing_ok, deadline=deadline)
+        self._system.run(_REMOVE, *words, path=_named(path, field="path"), repeatable=missing_ok, deadline=deadline)
 
     def copy(
         self,
@@ -334,13 +332,16 @@ class MinimalFiles:
         deadline: Deadline = NEVER,
     ) -> tuple[Skipped, ...]:
         """Copy within the sandbox; tools leave out nothing."""
+        if f"{posixpath.normpath(destination)}/".startswith(f"{posixpath.normpath(source)}/"):
+            raise _bad("destination", "is the same as source, or is in it")
         words = (_bit(recursive), _bit(overwrite), _token())
         self._system.run(_COPY, *words, path=source, other=destination, repeatable=overwrite, deadline=deadline)
         return ()
 
     def rename(self, source: str, destination: str, *, overwrite: bool = True, deadline: Deadline = NEVER) -> None:
         """Give it another name."""
-        self._system.run(_RENAME, _bit(overwrite), path=source, other=destination, repeatable=False, deadline=deadline)
+        old, new = _named(source, field="source"), _named(destination, field="destination")
+        self._system.run(_RENAME, _bit(overwrite), path=old, other=new, repeatable=False, deadline=deadline)
 
     def chmod(self, path: str, mode: int, *, recursive: bool = False, deadline: Deadline = NEVER) -> None:
         """Set permission bits."""
@@ -351,6 +352,26 @@ class MinimalFiles:
         """Take temporary files away. What went wrong before is what is to be told, not that this did, too."""
         with contextlib.suppress(errors.VmnestError):
             self._content.run(script, *words, path=path, other=other, deadline=Deadline(CLEANUP_SECONDS))
+
+
+def _without_slash(path: str) -> str:
+    return path.rstrip("/") or path[:1]
+
+
+def _named(path: str, *, field: str) -> str:
+    """The path of a name that can be taken away: a slash behind a link would stand for what it leads to.
+
+    Raises:
+        errors.BadArgumentError: it is no such path. Not every ``rm`` refuses the root of the file system.
+    """
+    name = _without_slash(path)
+    if posixpath.basename(name) in (".", "..") or name == "/":
+        raise _bad(field, "must be a name in a directory")
+    return name
+
+
+def _bad(field: str, what: str) -> errors.BadArgumentError:
+    return errors.BadArgumentError(f"{field} {what}", details={"field": field})
 
 
 def _part_of(data: bytes, *, offset: int, length: int | None, mode: int = 0o644) -> MinimalReading:
@@ -376,7 +397,8 @@ def _at_most(pieces: Iterator[bytes], limit: int) -> Iterator[bytes]:
         count += len(piece)
         if count > limit:
             raise errors.RequestTooLargeError(
-                f"the agent in this sandbox takes no file of more than {limit} bytes, and its image has no shell"
+                f"the agent in this sandbox takes no file of more than {limit} bytes at once, and its image has no "
+                "programs to write it in parts"
             )
         yield piece
 

@@ -268,6 +268,19 @@ def test_a_call_that_may_not_be_made_twice_has_an_unknown_outcome_after_a_cut(na
     assert caught.value.details["outcome"] == "unknown"
 
 
+@pytest.mark.parametrize("name", WITHOUT_REPEAT)
+def test_a_call_that_may_not_be_made_twice_is_doubtful_after_an_unclear_refusal(name: str) -> None:
+    unclear = answer(502)
+    with (
+        ScriptedServer(unclear) as server,
+        open_client(server.url, recover=lambda _error: server.url) as client,
+        pytest.raises(errors.EndpointUnavailableError) as caught,
+    ):
+        WITHOUT_REPEAT[name](RemoteFiles(client))
+    assert caught.value.details["outcome"] == "unknown"
+    assert not caught.value.retryable
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_no_path_is_sent_that_can_be_none(name: str) -> None:
     with ScriptedServer() as server, open_client(server.url) as client:

@@ -436,6 +436,32 @@ def test_things_are_renamed(either: Either, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "link"]
 
 
+@pytest.mark.parametrize("path", ["/", "//", ".", "..", "/tmp/..", "/tmp/./", "x/.."])
+def test_what_is_no_name_in_a_directory_is_neither_removed_nor_renamed(either: Either, path: str) -> None:
+    with pytest.raises(errors.AgentError):
+        either.remove(path, recursive=True)
+    with pytest.raises(errors.AgentError):
+        either.rename(path, "/tmp/other")
+    assert os.path.isdir("/tmp")
+
+
+def test_a_slash_behind_a_link_does_not_stand_for_what_it_leads_to(either: Either, tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "f").touch()
+    os.symlink("d", tmp_path / "link")
+    either.rename(f"{tmp_path}/link/", f"{tmp_path}/other/")
+    either.remove(f"{tmp_path}/other//", recursive=True)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["d", "f"]
+    either.mkdir(f"{tmp_path}/x//")
+
+
+@pytest.mark.parametrize("destination", ["d", "d/", "d/sub", "./d/sub/../other"])
+def test_a_directory_is_not_copied_into_itself(either: Either, tmp_path: Path, destination: str) -> None:
+    (tmp_path / "d" / "sub").mkdir(parents=True)
+    with pytest.raises(errors.BadArgumentError):
+        either.copy(f"{tmp_path}/d", f"{tmp_path}/{destination}", recursive=True)
+
+
 def test_permissions_are_set(either: Either, tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "f").touch()
