@@ -156,6 +156,7 @@ def running_agent(
         "AGENTD_IDENTITY_PATH": str(identity_path),
         "AGENTD_READY_FD": str(writer),
         "AGENT_SANDBOX_WORKDIR": str(workdir),
+        "HOME": str(folder),  # a login shell reads no profile of whoever runs the tests
         "PYTHONPATH": str(GUEST),
     }
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("AGENTD_")}
