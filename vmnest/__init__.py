@@ -10,13 +10,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .agent.results import ExecResult
     from .errors import VmnestError
-    from .sandbox import Entry, IdlePolicy, Progress, Sandbox, Skipped, Transfer
+    from .sandbox import Entry, IdlePolicy, Process, Progress, Sandbox, Skipped, Transfer
 
 __version__ = "0.2.0"
 
 # name -> the module that holds it
 _HOMES = {
-    **dict.fromkeys(("Entry", "IdlePolicy", "Progress", "Sandbox", "Skipped", "Transfer"), "sandbox"),
+    **dict.fromkeys(("Entry", "IdlePolicy", "Process", "Progress", "Sandbox", "Skipped", "Transfer"), "sandbox"),
     "ExecResult": "agent.results",
     "VmnestError": "errors",
 }
@@ -25,6 +25,7 @@ __all__ = [
     "Entry",
     "ExecResult",
     "IdlePolicy",
+    "Process",
     "Progress",
     "Sandbox",
     "Skipped",
