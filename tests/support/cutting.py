@@ -120,9 +120,8 @@ def open_client(url: str, **options: Any) -> Iterator[AgentClient]:
     """A client of what listens there, on a clock that makes no wait last."""
     transport = Transport(environ={})
     try:
-        yield AgentClient(
-            url, headers=lambda _refused: [], transport=transport, port=8080, **{"clock": FakeClock(), **options}
-        )
+        usual: dict[str, Any] = {"headers": lambda _refused: [], "clock": FakeClock()}
+        yield AgentClient(url, transport=transport, port=8080, **{**usual, **options})
     finally:
         transport.close()
 

@@ -22,6 +22,7 @@ LocalPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 _ATTEMPTS = 100
 _TEMPORARY_PREFIX = b".vmnest-"
+_TEMPORARY_PREFIXES = (_TEMPORARY_PREFIX, b".agentd-")  # in a tree they are the guest's code
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PERMISSIONS = 0o777
@@ -48,9 +49,17 @@ def translated(path: bytes) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        shown = errors.quote(os.fsdecode(error.filename or path), limit=500)
+        shown = errors.quote(os.fsdecode(_place_of(error, path)), limit=500)
         kind = errors.LocalFileNotFoundError if isinstance(error, FileNotFoundError) else errors.LocalFileError
         raise kind(f"{error.strerror or error}: {shown} (on this machine)") from error
+
+
+def _place_of(error: OSError, path: bytes) -> bytes:
+    """What the error is about: ``path``, or something in it."""
+    name = error.filename
+    if not isinstance(name, (str, bytes)) or os.path.basename(os.fsencode(name)).startswith(_TEMPORARY_PREFIXES):
+        return path
+    return os.path.join(path, os.fsencode(name)) if os.fsencode(name) != path else path
 
 
 def is_directory(path: bytes) -> bool:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.clock import FakeClock
 from tests.support.cutting import Cutter, open_client
-from tests.support.scripted import Answer, ScriptedServer, answer
+from tests.support.scripted import Answer, ScriptedServer, answer, text_answer
 from vmnest import errors
 from vmnest.agent.client import AgentClient
 from vmnest.agent.reading import Reading
@@ -172,6 +172,22 @@ def test_while_the_sandbox_sleeps_it_is_not_woken() -> None:
         with open_client(server.url, look=look) as client:
             assert read(client, "f") == b"abcd"
     assert seen == [1, 1, 1]
+
+
+def test_a_token_that_ends_in_the_middle_is_replaced() -> None:
+    refused = text_answer(403, "Token authentication failed")
+    rest = answer(206, b"cd", headers=[("Content-Range", "bytes 2-3/4")])
+    tokens = iter(("one", "two", "three"))
+
+    def headers(_refused: object) -> list[tuple[str, str]]:
+        return [("X-aws-proxy-auth", next(tokens))]
+
+    with (
+        ScriptedServer(partial(b"200 OK", length=4, body=b"ab"), refused, rest) as server,
+        open_client(server.url, headers=headers) as client,
+    ):
+        assert read(client, "f") == b"abcd"
+        assert [request.headers["x-aws-proxy-auth"] for request in server.requests] == ["one", "two", "three"]
 
 
 def test_an_agent_that_never_gives_a_byte_more_is_given_up() -> None:

@@ -184,6 +184,27 @@ def test_what_cannot_be_written_is_an_error_of_ours(tmp_path: Path) -> None:
         write(tmp_path / "f" / "below", b"x")
 
 
+@pytest.mark.parametrize(
+    ("filename", "shown"),
+    [
+        (None, "/d/f"),
+        (b"/d/f", "/d/f"),
+        (b"/d/.vmnest-0123", "/d/f"),
+        (".agentd-0123", "/d/f"),
+        (7, "/d/f"),
+        (b"below", "/d/f/below"),
+        ("/d/f/below", "/d/f/below"),
+        (b"/other", "/other"),
+    ],
+    ids=repr,
+)
+def test_an_error_names_what_the_caller_knows(filename: Any, shown: str) -> None:
+    error = OSError(13, "Permission denied", filename)
+    with pytest.raises(errors.LocalFileError) as caught, localfiles.translated(b"/d/f"):
+        raise error
+    assert caught.value.message == f"Permission denied: {shown} (on this machine)"
+
+
 def test_an_error_of_the_sandbox_passes_through(tmp_path: Path) -> None:
     with pytest.raises(errors.FileChangedError), replacing(path_of(tmp_path / "f"), mode=0o644):
         raise errors.FileChangedError("x")
