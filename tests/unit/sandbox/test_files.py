@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,18 @@ def test_the_time_of_a_call_is_bounded(tmp_path: Path) -> None:
         pytest.raises((errors.ReadTimeoutError, errors.WaitTimeoutError)),
     ):
         Files(lambda _deadline: client).read("f", timeout=0.2)
+
+
+def test_many_threads_use_it_at_once(files: Files, tmp_path: Path) -> None:
+    def use(number: int) -> bool:
+        path = str(tmp_path / str(number % 7))
+        data = bytes([number % 7]) * 300_000
+        files.write(path, data)
+        return files.read(path) == data and files.stat(path).size == len(data)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(use, range(56)))
+    assert sorted(os.listdir(tmp_path)) == [str(number) for number in range(7)]
 
 
 # -- which agent can do what -------------------------------------------------------------------------------------------
