@@ -18,4 +18,5 @@ pytest_plugins = [
     "tests.support.planes",
     "tests.support.processes",
     "tests.support.skips",
+    "tests.support.sound_agent",
 ]
