@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NativeShell", "open_shell"]
 
-OPEN_SECONDS = 60.0
 # The service cuts a WebSocket on which nothing moves for a minute.
 PING_SECONDS = 20.0
 MOST_UNANSWERED_PINGS = 3
@@ -40,7 +39,7 @@ _END_OF_FILE = b"\x04"
 _logger = logging.getLogger(__name__)
 
 
-def open_shell(link: Link, *, may_resume: bool = True, timeout: float | None = OPEN_SECONDS) -> NativeShell:
+def open_shell(link: Link, *, may_resume: bool = True, timeout: float | None) -> NativeShell:
     """Open a shell of the service.
 
     Raises:

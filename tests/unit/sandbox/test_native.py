@@ -62,6 +62,10 @@ def link_to(control: ShellControl, home: Path, **options: Any) -> Link:
     return Link(record, place=place, records=records, verify_tls=None, **options)
 
 
+def open_shell(link: Link, *, may_resume: bool = True, timeout: float = SECONDS) -> native.NativeShell:
+    return native.open_shell(link, may_resume=may_resume, timeout=timeout)
+
+
 @pytest.fixture
 def endpoint(agent: Agent) -> Iterator[Endpoint]:
     with open_endpoint({8080: agent.port}, ingress=INGRESS) as made:
@@ -95,7 +99,7 @@ def read_until(shell: native.NativeShell, text: bytes, *, seen: bytes = b"") -> 
 
 def test_a_session_with_the_local_clouds_shell(endpoint: Endpoint, tmp_path: Path) -> None:
     link = link_to(ShellControl(endpoint.url, lambda: endpoint.token(for_shell=True)), tmp_path)
-    with native.open_shell(link) as shell:
+    with open_shell(link) as shell:
         assert shell.is_pty
         shell.resize(111, 33)
         assert shell.write(b"stty size; echo ok''ay\r") == 23
@@ -111,7 +115,7 @@ def test_a_session_with_the_local_clouds_shell(endpoint: Endpoint, tmp_path: Pat
 
 def test_leaving_hangs_up(agent: Agent, endpoint: Endpoint, tmp_path: Path) -> None:
     link = link_to(ShellControl(endpoint.url, lambda: endpoint.token(for_shell=True)), tmp_path)
-    with native.open_shell(link) as shell:
+    with open_shell(link) as shell:
         shell.write(b"echo ok''ay\r")
         read_until(shell, b"okay")
         pid = agent.request("GET", "/v1/processes").json()["processes"][0]["pid"]
@@ -122,7 +126,7 @@ def test_leaving_hangs_up(agent: Agent, endpoint: Endpoint, tmp_path: Path) -> N
 def test_the_token_and_the_port_go_as_subprotocols(serve: Serve, tmp_path: Path) -> None:
     peer = serve(Answer(403, b"Token authentication failed"))
     with pytest.raises(errors.TokenRefusedError):
-        native.open_shell(link_to(ShellControl(peer.url), tmp_path))
+        open_shell(link_to(ShellControl(peer.url), tmp_path))
     (request,) = peer.requests
     assert request.target == "/shell"
     assert request.get("sec-websocket-protocol") == (
@@ -133,7 +137,7 @@ def test_the_token_and_the_port_go_as_subprotocols(serve: Serve, tmp_path: Path)
 def test_an_endpoint_that_is_not_there_yet_is_asked_again(serve: Serve, tmp_path: Path, fake_clock: FakeClock) -> None:
     peer = serve(NOBODY, NOBODY, Answer(500))
     with pytest.raises(errors.EndpointError, match="500"):
-        native.open_shell(link_to(ShellControl(peer.url), tmp_path, clock=fake_clock))
+        open_shell(link_to(ShellControl(peer.url), tmp_path, clock=fake_clock))
     assert len(peer.requests) == 3
     assert len(fake_clock.sleeps) == 2
 
@@ -141,7 +145,7 @@ def test_an_endpoint_that_is_not_there_yet_is_asked_again(serve: Serve, tmp_path
 def test_an_endpoint_that_never_comes_is_given_up(serve: Serve, tmp_path: Path, fake_clock: FakeClock) -> None:
     peer = serve(*[NOBODY] * 50)
     with pytest.raises(errors.EndpointUnavailableError):
-        native.open_shell(link_to(ShellControl(peer.url), tmp_path, clock=fake_clock), timeout=5)
+        open_shell(link_to(ShellControl(peer.url), tmp_path, clock=fake_clock), timeout=5)
     assert sum(fake_clock.sleeps) <= 5
 
 
@@ -151,7 +155,7 @@ def test_a_suspended_sandbox_is_resumed_first(serve: Serve, tmp_path: Path) -> N
     link = link_to(control, tmp_path)
     control.microvms.change(link.microvm_id, state="SUSPENDED")
     with pytest.raises(errors.EndpointError, match="500"):
-        native.open_shell(link)
+        open_shell(link)
     assert control.microvms.calls == ["get", "resume", "get"]
 
 
@@ -161,7 +165,7 @@ def test_or_not_if_that_is_not_wanted(serve: Serve, tmp_path: Path) -> None:
     link = link_to(control, tmp_path)
     control.microvms.change(link.microvm_id, state="SUSPENDED")
     with pytest.raises(errors.SandboxSuspendedError):
-        native.open_shell(link, may_resume=False)
+        open_shell(link, may_resume=False)
     assert peer.requests == []
 
 
@@ -170,20 +174,20 @@ def test_one_that_has_ended_has_no_shell(serve: Serve, tmp_path: Path) -> None:
     link = link_to(control, tmp_path)
     control.microvms.change(link.microvm_id, state="TERMINATED")
     with pytest.raises(errors.MicroVMEndedError):
-        native.open_shell(link)
+        open_shell(link)
 
 
 def test_a_refused_token_stays_what_it_is(serve: Serve, tmp_path: Path) -> None:
     control = ShellControl(serve().url)
     control.failure = errors.UnsupportedError("without SHELL_INGRESS")
     with pytest.raises(errors.UnsupportedError):
-        native.open_shell(link_to(control, tmp_path))
+        open_shell(link_to(control, tmp_path))
 
 
 def test_a_server_that_changes_to_something_else_is_refused(serve: Serve, tmp_path: Path) -> None:
     peer = serve(Raw([b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"]))
     with pytest.raises(errors.TransportError, match="another handshake"):
-        native.open_shell(link_to(ShellControl(peer.url), tmp_path))
+        open_shell(link_to(ShellControl(peer.url), tmp_path))
 
 
 def test_what_is_no_word_of_the_service_is_shown(tmp_path: Path) -> None:
@@ -192,7 +196,7 @@ def test_what_is_no_word_of_the_service_is_shown(tmp_path: Path) -> None:
         connection.send("motd\n")
         connection.send(b"$ ")
 
-    with scripted(talk, tmp_path) as link, native.open_shell(link) as shell:
+    with scripted(talk, tmp_path) as link, open_shell(link) as shell:
         assert b"".join(chunk.data for chunk in shell.chunks()) == b"motd\n$ "
         assert shell.wait() == 0
 
@@ -205,7 +209,7 @@ def test_pings_go_out_while_nothing_comes_and_are_answered(tmp_path: Path) -> No
         connection.ping(b"there?").wait(SECONDS)
         seen.append("pong")
 
-    with scripted(wait_for_pong, tmp_path) as link, native.open_shell(link) as opened:
+    with scripted(wait_for_pong, tmp_path) as link, open_shell(link) as opened:
         shell = native.NativeShell(opened._channel, link=link, ping_seconds=0.25)
         timer = threading.Timer(1.2, lambda: shell.write(b"go"))  # more than three silences, each with its pong
         timer.start()
@@ -234,7 +238,7 @@ def test_a_peer_that_answers_no_ping_is_dead(tmp_path: Path) -> None:
     ],
 )
 def test_a_cut_is_told_with_its_reason(tmp_path: Path, state: str, error: type[errors.VmnestError], text: str) -> None:
-    with scripted(lambda connection: connection.socket.close(), tmp_path) as link, native.open_shell(link) as shell:
+    with scripted(lambda connection: connection.socket.close(), tmp_path) as link, open_shell(link) as shell:
         link.control().microvms.change(link.microvm_id, state=state)  # type: ignore[attr-defined]
         with pytest.raises(error, match=text):
             list(shell.chunks())
@@ -244,7 +248,7 @@ def test_a_cut_is_told_with_its_reason(tmp_path: Path, state: str, error: type[e
 def test_a_close_with_another_code_is_an_error_with_its_reason(tmp_path: Path) -> None:
     with (
         scripted(lambda connection: connection.close(1011, "no pty"), tmp_path) as link,
-        native.open_shell(link) as shell,
+        open_shell(link) as shell,
         pytest.raises(errors.ConnectionLostError, match=r"1011.*no pty"),
     ):
         list(shell.chunks())
@@ -253,7 +257,7 @@ def test_a_close_with_another_code_is_an_error_with_its_reason(tmp_path: Path) -
 def test_a_service_that_speaks_nonsense_is_an_error(tmp_path: Path) -> None:
     with (
         scripted(lambda connection: connection.socket.sendall(b"\xff\xff"), tmp_path) as link,
-        native.open_shell(link) as shell,
+        open_shell(link) as shell,
         pytest.raises(errors.TransportError, match="no WebSocket"),
     ):
         list(shell.chunks())
