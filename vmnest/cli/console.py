@@ -75,6 +75,7 @@ __all__ = ["Left", "interact"]
 _READ_BYTES = 1024 * 1024  # of input at once
 _FULL_PIPE_BYTES = 65536
 _GATHER_SECONDS = 0.002  # in which whoever fills a pipe can do so again
+_AGAIN_SECONDS = 0.05
 _STOP_SECONDS = 0.5  # for threads that may be in the middle of a request
 _LOOK_AGAIN_SECONDS = 1.0  # at a sandbox that our input must not resume
 _LOOK_SECONDS = 0.1  # in which a program notices that the window has another size
@@ -215,8 +216,9 @@ class _Console:
 
     def _on_resized(self, number: int, frame: FrameType | None) -> None:
         # Also how a thread wakes us: this is the only place where the main thread can be made to look at something.
-        if self._failure is not None and not self._is_over:
-            raise self._failure
+        error, self._failure = self._failure, None
+        if error is not None and not self._is_over:
+            raise error
         self._sizes.put(_SIZE)
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
@@ -329,7 +331,10 @@ class _Console:
         self._failure = error
         main = threading.main_thread().ident
         assert main is not None
-        signal.pthread_kill(main, signal.SIGWINCH)
+        # Until it has heard: a signal that comes while it is on its way into the kernel ends no wait.
+        while self._failure is not None and not self._is_over:
+            signal.pthread_kill(main, signal.SIGWINCH)
+            time.sleep(_AGAIN_SECONDS)
 
     @contextlib.contextmanager
     def _sizing(self) -> Iterator[None]:

@@ -28,6 +28,7 @@ __all__ = ["Interrupts", "leave_to_main_thread", "raise_once"]
 PATIENCE_SECONDS = 3.0  # how long a command may take to end after a Ctrl+C before the user is told about a second one
 KILL_SECONDS = 5.0  # how long the news of a killed command is waited for
 JOIN_SECONDS = 1.0
+AGAIN_SECONDS = 0.1
 
 
 def raise_once() -> Callable[[], None]:
@@ -79,7 +80,8 @@ class Interrupts:
         self._target = target
         self._remark = remark
         self._count = 0
-        self._is_lost = False
+        self._is_lost = False  # it cannot be reached
+        self._is_given_up = False  # the main thread has heard of that, or of a third Ctrl+C
         self._before: Callable[[int, FrameType | None], object] | None = None
 
     def __enter__(self) -> Interrupts:
@@ -109,8 +111,11 @@ class Interrupts:
         self._thread.join(JOIN_SECONDS)  # it may be in the middle of a request
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self._is_given_up:
+            return
         self._count += 1
         if self._before is not None and (self._count > 2 or self.is_paused or self._is_lost):
+            self._is_given_up = True
             self._before(number, frame)
         else:
             self._notes.put(True)
@@ -157,6 +162,9 @@ class Interrupts:
 
         self._is_lost = True
         main = threading.main_thread().ident
-        if self._before is not None and main is not None:
-            # To the thread itself: it may wait for bytes that do not come.
+        assert main is not None
+        # To the thread itself: it may wait for bytes that do not come. And again, until it has heard: a signal that
+        # comes while it is on its way into the kernel, or in the handler of another one, ends no wait.
+        while self._before is not None and not self._is_given_up:
             signal.pthread_kill(main, signal.SIGINT)
+            self._wait(AGAIN_SECONDS)
