@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -131,6 +134,116 @@ def test_a_missing_program_folder_or_right_has_its_own_error(sandbox: Sandbox) -
         sandbox.exec("/etc")
     with pytest.raises(errors.CwdNotFoundError):
         sandbox.exec("true", cwd="/nowhere")
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def test_output_is_seen_while_it_is_written(sandbox: Sandbox) -> None:
+    with sandbox.spawn("sh", ["-c", "while read line; do date +%s.%N; done"], stdin=True) as process:
+        chunks = iter(process)
+        late = []
+        for _ in range(20):
+            process.write(b"\n")
+            late.append(time.time() - float(next(chunks).data))
+    assert sorted(late)[10] < 0.5  # a stream that somebody holds back comes after seconds
+
+
+def test_output_of_any_size_costs_no_memory(sandbox: Sandbox) -> None:
+    got = 0
+
+    def take(data: bytes) -> None:
+        nonlocal got
+        got += len(data)
+
+    before = resident_kib()
+    result = sandbox.exec("head", ["-c", "300000000", "/dev/zero"], on_stdout=take)
+    assert (result.exit_code, got) == (0, 300_000_000)
+    assert resident_kib() - before < 30_000
+
+
+def resident_kib() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    raise AssertionError("no VmRSS")
+
+
+def test_five_megabytes_of_anything_go_through_a_program(sandbox: Sandbox) -> None:
+    data = os.urandom(5_000_000)
+    result = sandbox.exec("sha256sum", stdin=(data[at : at + 70_000] for at in range(0, len(data), 70_000)))
+    assert result.stdout_text.split()[0] == hashlib.sha256(data).hexdigest()
+    assert sandbox.exec("cat", stdin=data).stdout == data
+    assert sandbox.exec("head", ["-c", "3"], stdin=iter(lambda: b"y\n" * 10_000, None)).stdout == b"y\ny"
+
+
+def test_a_process_whose_client_was_killed_is_read_whole_by_another(
+    sandbox: Sandbox, records: registry.Registry
+) -> None:
+    program = (
+        "from vmnest import Sandbox\n"
+        "process = Sandbox.get('box').spawn('sh', ['-c', 'seq 50000; read line; seq 50001 60000; exit 9'],"
+        " id='lost', stdin=True)\n"
+        "for chunk in process: print('reading', flush=True)\n"
+    )
+    client = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert client.stdout is not None
+    with client.stdout:
+        assert client.stdout.readline() == b"reading\n"
+        client.kill()
+        client.wait()
+    process = sandbox.attach_process("lost")
+    process.write(b"go\n")
+    numbers = b"".join(chunk.data for chunk in process).split()
+    assert numbers == [b"%d" % number for number in range(1, 60_001)]
+    assert process.wait() == 9
+
+
+def test_a_terminal_is_drained_to_its_last_byte(sandbox: Sandbox) -> None:
+    process = sandbox.spawn("seq", ["100000"], pty=(80, 24))
+    lines = [line.text for line in process.lines()]
+    assert (len(lines), lines[-1]) == (100_000, "100000")
+    assert process.exit_code == 0
+
+
+def test_a_suspended_sandbox_sleeps_until_something_is_typed(sandbox: Sandbox) -> None:
+    process = sandbox.spawn("sh", ["-c", "echo ready; read line; echo got $line"], stdin=True)
+    chunks = iter(process)
+    assert next(chunks).data == b"ready\n"  # the answer that brings it is still open
+    told: list[str | None] = []
+    asleep = threading.Event()
+
+    def watch(state: str | None) -> None:
+        told.append(state)
+        if state == "SUSPENDED":
+            asleep.set()
+
+    process.state_watch = watch
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(lambda: b"".join(chunk.data for chunk in chunks))
+        sandbox.suspend()
+        assert asleep.wait(60)
+        assert process.poll() is None
+        assert sandbox.refresh() == "SUSPENDED"
+        process.write(b"a key\n")
+        assert reading.result(60) == b"got a key\n"
+    assert sandbox.refresh() == "RUNNING"
+    assert told[-2:] == ["SUSPENDED", None]
+    assert process.exit_code == 0
+
+
+def test_many_short_processes_lose_nothing_and_leave_nothing(sandbox: Sandbox) -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    with ThreadPoolExecutor(16) as pool:
+        results = list(pool.map(lambda n: sandbox.exec("echo", [str(n)]).stdout, range(100)))
+        before = descriptors()
+        results += pool.map(lambda n: sandbox.exec("echo", [str(n)]).stdout, range(100, 500))
+        assert descriptors() <= before + 16
+    assert results == [b"%d\n" % number for number in range(500)]
 
 
 # -- life --------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ __all__ = ["Line", "Process"]
 KILL_SECONDS = 30.0  # at the end of a ``with`` block
 MAX_LINE_CHARS = 1024 * 1024
 NEVER_SEEN = float("-inf")
-CONTACT_SECONDS = 25.0  # after so long without a word from the agent, its MicroVM may sleep
+LOOK_SECONDS = 1.0  # so old may be what is known of the MicroVM's state when something is sent that must not wake it
 
 _logger = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class Process:
         self._size: tuple[int, int] | None = None  # of the terminal, wanted and not sent
         self._entered_by = os.getpid()
         self._is_detached = False
-        self._seen_at = agent.clock.monotonic()  # when the agent was last heard
+        self._looked_at = NEVER_SEEN  # when its MicroVM was last seen awake
         self._has_input = info.stdin != wire.STDIN_NONE
         self.state_watch: Watch | None = None
         self._follower.recovery.on_pause = self._on_pause
@@ -132,7 +132,7 @@ class Process:
             try:
                 self._learn(processes.peek(self._agent, self.id))
             except DOUBTFUL as error:
-                self._seen_at = NEVER_SEEN
+                self._looked_at = NEVER_SEEN
                 if not self._may_sleep():
                     raise error
         return self.exit_code
@@ -317,7 +317,6 @@ class Process:
             deadline.check(f"the end of {self._name}")
         try:
             chunk = self._follower.next(deadline)
-            self._seen_at = self._agent.clock.monotonic()
             if chunk is None:
                 self._end = self._follower.exit
             return chunk
@@ -336,18 +335,21 @@ class Process:
 
     def _note_awake(self) -> None:
         """The agent did something for us: whoever waits for the sandbox to wake up looks at once."""
-        self._seen_at = self._agent.clock.monotonic()
+        self._looked_at = self._agent.clock.monotonic()
         self._follower.recovery.stir()
         self._send_size()
 
     def _may_sleep(self) -> bool:
-        """Whether its MicroVM is suspended, as far as can be seen; asked only when nothing was heard for a while."""
-        if self._agent.clock.monotonic() - self._seen_at < CONTACT_SECONDS:
+        """Whether its MicroVM is suspended, as far as can be seen. What was seen a moment ago is still so."""
+        now = self._agent.clock.monotonic()
+        if now - self._looked_at < LOOK_SECONDS:
             return False
         state = self._agent.look()
         if state in names.ENDED_STATES:
             raise self._agent.ended(state)
-        return state in (names.SUSPENDING, names.SUSPENDED)
+        is_asleep = state in (names.SUSPENDING, names.SUSPENDED)
+        self._looked_at = NEVER_SEEN if is_asleep else now
+        return is_asleep
 
     def _send_size(self) -> None:
         size, self._size = self._size, None
@@ -361,13 +363,13 @@ class Process:
             _logger.info("the size of a terminal was not sent: %s", failure)
 
     def _on_pause(self, state: str | None) -> None:
+        self._looked_at = NEVER_SEEN
         if state is None:
             self._send_size()
         if self.state_watch is not None:
             self.state_watch(state)
 
     def _learn(self, info: outputs.ProcessInfo) -> None:
-        self._seen_at = self._agent.clock.monotonic()
         if info.exit_code is not None:
             self._end = outputs.Exit(info.exit_code, info.signal, info.timed_out)
 

@@ -303,20 +303,27 @@ def test_a_watch_is_told_of_sleep_and_a_size_that_was_wanted_meanwhile_arrives_a
     ]
 
 
-def test_a_poll_and_a_size_let_a_sandbox_sleep_that_was_not_heard_of_for_a_while(
-    connect_agent: Any, fake_clock: FakeClock
-) -> None:
+def test_a_poll_and_a_size_let_a_sandbox_sleep(connect_agent: Any) -> None:
     with ScriptedServer() as server:
         process = scripted(ProcessPeer(), connect_agent(server, states=States("SUSPENDED")))
-        fake_clock.advance(60)
         assert process.poll() is None
         process.resize(80, 24)
     assert server.requests == []
 
 
+def test_polls_in_a_row_look_now_and_then(connect_agent: Any, fake_clock: FakeClock) -> None:
+    peer, states = ProcessPeer(), States("RUNNING")
+    with ScriptedServer(peer, repeat_last=True) as server:
+        process = scripted(peer, connect_agent(server, states=states))
+        for _ in range(100):
+            assert process.poll() is None
+            fake_clock.advance(0.1)
+    assert 9 <= states.looks <= 12
+
+
 def test_a_poll_that_is_cut_by_a_suspension_is_none(connect_agent: Any) -> None:
     with ScriptedServer(CUT) as server:
-        assert scripted(ProcessPeer(), connect_agent(server, states=States("SUSPENDED"))).poll() is None
+        assert scripted(ProcessPeer(), connect_agent(server, states=States("RUNNING", "SUSPENDED"))).poll() is None
     with ScriptedServer(CUT) as server, pytest.raises(errors.ConnectionLostError):
         scripted(ProcessPeer(), connect_agent(server, states=States("RUNNING"))).poll()
 
