@@ -11,6 +11,14 @@ __all__ = ["Ended", "report"]
 
 SIGNAL_BASE = 128
 SIGPIPE = 13
+_FOR_COMMANDS = frozenset(
+    {
+        errors.EXIT_TIMED_OUT,
+        errors.EXIT_SANDBOX_FAILED,
+        errors.EXIT_NOT_EXECUTABLE,
+        errors.EXIT_COMMAND_NOT_FOUND,
+    }
+)
 
 
 class Ended(BaseException):
@@ -47,9 +55,15 @@ def report(error: BaseException, *, json: bool = False, debug: bool = False, is_
         terminal.write_text(terminal.STDERR, _render(shown, error, json=json, debug=debug))
     if isinstance(error, Ended):
         return SIGNAL_BASE + error.number
-    if is_exec and shown.exit_status in (errors.EXIT_FAILED, errors.EXIT_NOT_FOUND):
-        return errors.EXIT_SANDBOX_FAILED
-    return shown.exit_status
+    return _exit_status(shown, is_exec=is_exec)
+
+
+def _exit_status(shown: errors.VmnestError, *, is_exec: bool) -> int:
+    """Where the status is a command's, ours must not pass for one; elsewhere those for commands mean nothing."""
+    if is_exec:
+        is_ours = shown.exit_status in (errors.EXIT_FAILED, errors.EXIT_NOT_FOUND)
+        return errors.EXIT_SANDBOX_FAILED if is_ours else shown.exit_status
+    return errors.EXIT_FAILED if shown.exit_status in _FOR_COMMANDS else shown.exit_status
 
 
 def _translate(error: BaseException) -> errors.VmnestError:
