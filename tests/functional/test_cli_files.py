@@ -171,6 +171,9 @@ def unchanged(module_cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Iter
         (("cp", "p", "still:"), 1, "p is neither a file nor a directory\n  A dash in its place"),
         (("cp", "still:g", "still:g"), 2, "are the same"),
         (("cp", "--exclude", "", "-r", "d", "still:"), 2, "exclude: a pattern is empty"),
+        (("fs", "mv", "still", "e", "g", "new"), 2, "still:new is no directory, and several things"),
+        (("fs", "mv", "still", "e", "e/x"), 2, "still:e cannot go into itself"),
+        (("fs", "rm", "-r", "still", "."), 1, "must not end with ."),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

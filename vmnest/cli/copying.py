@@ -98,8 +98,8 @@ def copy_all(sources: Sequence[copies.Place], destination: copies.Place, *, opti
     if destination.sandbox is None and any(source.sandbox is None for source in sources):
         raise _no_sandbox()
     copier = _copier(options)
-    if len(sources) > 1 and not copier.is_directory(destination):
-        raise errors.UsageError(f"{destination} is no directory, and several things are to go into it")
+    if len(sources) > 1:
+        copier.check_takes_several(destination)
 
     def copy(source: copies.Place) -> dict[str, object]:
         with meter.open_meter("copying", options=options) as shown:

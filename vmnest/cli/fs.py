@@ -286,6 +286,8 @@ def _change_mode(options: words.Options) -> int:
 def _move(options: words.Options) -> int:
     sources, destination = _sides(options)
     mover = copies.Copier(resume=not options.no_resume, local=options.local or None, region=options.region)
+    if len(sources) > 1:
+        mover.check_takes_several(destination)
 
     def move(source: copies.Place) -> dict[str, object]:
         with output.progress(f"moving {source}", options=options):

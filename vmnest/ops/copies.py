@@ -131,9 +131,14 @@ class Copier:
         self._files(source).rename(origin.path, target.path)
         return {"source": str(source), "destination": str(target)}
 
-    def is_directory(self, place: Place) -> bool:
-        """There is a directory."""
-        return self._look(place) == DIRECTORY
+    def check_takes_several(self, destination: Place) -> None:
+        """Several things go into a directory: to one name each would take the place of the one before.
+
+        Raises:
+            errors.UsageError: there is none.
+        """
+        if self._look(destination) != DIRECTORY:
+            raise errors.UsageError(f"{destination} is no directory, and several things are to go into it")
 
     def _files(self, place: Place) -> Files:
         assert place.sandbox is not None
@@ -266,7 +271,7 @@ def _check_apart(source: Place, target: Place, *, kind: str) -> None:
         raise errors.UsageError(f"{source} and {target} are the same")
     below_workdir = here == opened.WORKDIR and not there.startswith(("/", ".."))
     if kind == DIRECTORY and (below_workdir or there.startswith(here.rstrip("/") + "/")):
-        raise errors.UsageError(f"{source} cannot be copied into itself, to {target}")
+        raise errors.UsageError(f"{source} cannot go into itself, to {target}")
 
 
 def _look_here(place: Place) -> str | None:
