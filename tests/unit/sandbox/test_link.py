@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.agent import Agent
 from tests.support.fake_control import ARN, FakeControl, FakePlace
-from tests.support.scripted import CUT, Answer, Received, ScriptedServer, answer, json_answer, text_answer
+from tests.support.scripted import CUT, Answer, Received, ScriptedServer, Step, answer, json_answer, text_answer
 from vmnest import errors, registry
 from vmnest.control.microvms import RunSpec
 from vmnest.deadline import NEVER, Deadline
@@ -20,6 +20,11 @@ from vmnest.sandbox.link import ForkSafeLock, Link
 OK = json_answer(200, {"exit_code": 0, "encoding": "base64", "stdout": "b2s=", "stderr": ""})
 REFUSED = text_answer(403, "Token authentication failed")
 NOT_REACHED = answer(502, headers=[("x-aws-proxy-error", "MICROVM_CONNECT_FAILED")])
+
+
+def plain_agent(*steps: Step, **options: Any) -> ScriptedServer:
+    """A scripted agent of the base contract."""
+    return ScriptedServer(*steps, missing="/v1/processes", **options)
 
 
 @pytest.fixture
@@ -49,7 +54,7 @@ def link_to(
 
 
 def test_nothing_is_asked_before_it_is_needed(records: registry.Registry) -> None:
-    with ScriptedServer() as server:
+    with plain_agent() as server:
         control = FakeControl(server.url)
         link = link_to(server.url, control, records)
         assert (link.endpoint, link.microvm_id, link.state) == (server.url, "microvm-1", "UNKNOWN")
@@ -59,7 +64,7 @@ def test_nothing_is_asked_before_it_is_needed(records: registry.Registry) -> Non
 
 
 def test_a_command_costs_one_mint_and_no_look(records: registry.Registry) -> None:
-    with ScriptedServer(OK, OK) as server:
+    with plain_agent(OK, OK) as server:
         control = FakeControl(server.url)
         link = link_to(server.url, control, records, agent_port=9999)
         assert [link.agent().exec("x").stdout for _ in range(2)] == [b"ok", b"ok"]
@@ -69,7 +74,7 @@ def test_a_command_costs_one_mint_and_no_look(records: registry.Registry) -> Non
 
 
 def test_on_this_machine_the_recorded_port_may_be_another_programs_by_now(records: registry.Registry) -> None:
-    with ScriptedServer(OK) as server, ScriptedServer() as stranger:
+    with plain_agent(OK) as server, plain_agent() as stranger:
         control = FakeControl(server.url)
         link = link_to(stranger.url, control, records, target="local")
         assert link.agent().exec("x").stdout == b"ok"
@@ -90,7 +95,7 @@ def test_twenty_commands_whose_token_was_refused_cause_one_mint(records: registr
     def check(request: Received) -> Answer:
         return OK if request.headers["x-aws-proxy-auth"] == "token-2" else REFUSED
 
-    with ScriptedServer(check, repeat_last=True) as server:
+    with plain_agent(check, repeat_last=True) as server:
         control = FakeControl(server.url)
         link = link_to(server.url, control, records)
         with ThreadPoolExecutor(20) as pool:
@@ -122,7 +127,7 @@ def test_a_launch_that_was_cut_off_and_cannot_be_repeated_has_no_microvm(records
 
 
 def test_an_endpoint_that_moved_is_found_and_recorded(records: registry.Registry, closed_url: str) -> None:
-    with ScriptedServer(OK) as server:
+    with plain_agent(OK) as server:
         control = FakeControl(server.url)
         link = link_to(closed_url, control, records)
         assert link.agent().exec("x").stdout == b"ok"
@@ -131,7 +136,7 @@ def test_an_endpoint_that_moved_is_found_and_recorded(records: registry.Registry
 
 
 def test_a_suspended_microvm_that_is_not_reached_is_resumed(records: registry.Registry) -> None:
-    with ScriptedServer(NOT_REACHED, OK) as server:
+    with plain_agent(NOT_REACHED, OK) as server:
         control = FakeControl(server.url)
         link = link_to(server.url, control, records)
         control.microvms.change("microvm-1", state="SUSPENDED")
@@ -147,7 +152,7 @@ def test_what_somebody_stops_while_it_is_used_is_not_woken_by_that_use(records: 
         records.update("demo", stopped_at=5.0, state_hint="SUSPENDED")
         return NOT_REACHED
 
-    with ScriptedServer(stop) as server:
+    with plain_agent(stop) as server:
         control.microvms.endpoint = server.url
         link = link_to(server.url, control, records)
         with pytest.raises(errors.SandboxSuspendedError, match="demo"):
@@ -161,7 +166,7 @@ def test_many_requests_that_find_it_suspended_resume_it_once(records: registry.R
     def serve(_request: Received) -> Answer:
         return OK if control.microvms.known["microvm-1"].state == "RUNNING" else NOT_REACHED
 
-    with ScriptedServer(serve, repeat_last=True) as server:
+    with plain_agent(serve, repeat_last=True) as server:
         control.microvms.endpoint = server.url
         link = link_to(server.url, control, records)
         control.microvms.change("microvm-1", state="SUSPENDED")
@@ -175,7 +180,7 @@ def test_a_conflict_with_a_passing_state_is_gone_at_the_next_attempt(
     records: registry.Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vmnest.sandbox.link.RESUME_AGAIN_SECONDS", 0.0)
-    with ScriptedServer(NOT_REACHED, NOT_REACHED, OK) as server:
+    with plain_agent(NOT_REACHED, NOT_REACHED, OK) as server:
         control = FakeControl(server.url)
         link = link_to(server.url, control, records)
         control.microvms.change("microvm-1", state="SUSPENDED")
@@ -188,7 +193,7 @@ def test_a_conflict_with_a_passing_state_is_gone_at_the_next_attempt(
 def test_a_suspended_microvm_is_left_alone_by_a_link_that_must_not_resume_it(
     records: registry.Registry, state: str
 ) -> None:
-    with ScriptedServer(NOT_REACHED) as server:
+    with plain_agent(NOT_REACHED) as server:
         control = FakeControl(server.url)
         link = link_to(server.url, control, records, auto_resume=False)
         control.microvms.change("microvm-1", state=state)
@@ -234,7 +239,7 @@ def test_a_lock_that_is_held_is_waited_for_until_the_deadline() -> None:
 
 
 def test_a_microvm_that_ended_is_an_error_with_its_reason_at_once(records: registry.Registry) -> None:
-    with ScriptedServer(NOT_REACHED) as server:
+    with plain_agent(NOT_REACHED) as server:
         control = FakeControl(server.url)
         link = link_to(server.url, control, records)
         control.microvms.change("microvm-1", state="TERMINATED", state_reason="MicroVM exceeded maximum lifetime.")
@@ -253,7 +258,7 @@ def test_a_microvm_that_is_unknown_by_now_is_not_found(records: registry.Registr
 
 
 def test_when_an_answer_is_lost_the_microvm_is_looked_at_and_not_woken(records: registry.Registry) -> None:
-    with ScriptedServer(CUT) as server:
+    with plain_agent(CUT) as server:
         control = FakeControl(server.url)
         link = link_to(server.url, control, records)
         control.microvms.change("microvm-1", state="SUSPENDED")
