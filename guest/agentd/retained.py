@@ -22,6 +22,7 @@ import threading
 from . import frames, journal, slots, wire
 
 MAX_UNCONFIRMED_BYTES = 16 * 1024 * 1024
+TERMINAL_BYTES = 256 * 1024  # the same of a terminal: whoever interrupts a flood there has to see all of this first
 UNWRITTEN_BYTES = 512 * 1024  # the same on a full disk: all of it stands in memory
 MEMORY_BYTES = 256 * 1024  # of one output, beside its newest chunk
 COMMON_MEMORY_BYTES = 32 * 1024 * 1024  # of all outputs together; beyond it they have nothing but their newest chunks
@@ -101,11 +102,13 @@ class Output:
         store: Shared with others.
         limit: How many bytes are kept in the long run.
         retain: ``block`` or ``drop``.
+        window: So much may be unconfirmed before the writer is to pause.
     """
 
-    def __init__(self, store: Store, *, limit: int, retain: str) -> None:
+    def __init__(self, store: Store, *, limit: int, retain: str, window: int | None = None) -> None:
         self._store = store
         self._limit = limit
+        self._window = MAX_UNCONFIRMED_BYTES if window is None else window
         self._head_limit = limit // 2
         self.retain = retain
         self.size = 0  # the offset at which the output ends
@@ -129,8 +132,8 @@ class Output:
     @property
     def must_pause(self) -> bool:
         """Whether the process is to wait for its reader."""
-        limit = UNWRITTEN_BYTES if self._is_disk_full else MAX_UNCONFIRMED_BYTES
-        return self.retain == wire.RETAIN_BLOCK and self.size - self._confirmed >= limit
+        window = min(self._window, UNWRITTEN_BYTES) if self._is_disk_full else self._window
+        return self.retain == wire.RETAIN_BLOCK and self.size - self._confirmed >= window
 
     def append(self, kind: int, data: bytes) -> None:
         """Keep ``data`` behind what is there."""

@@ -81,7 +81,8 @@ class Process:
         self.readers = 0
         self.is_told = False  # a reader was told of the end
         self.ended_clock = 0.0
-        self.output = retained.Output(services.store, limit=output_limit, retain=retain)
+        window = None if started.terminal is None else retained.TERMINAL_BYTES
+        self.output = retained.Output(services.store, limit=output_limit, retain=retain, window=window)
         self.input: Input | None = None
         self._command = _tell_command(command.argv)
         self._child = started.child

@@ -138,6 +138,22 @@ def test_a_large_paste_arrives_whole_and_so_does_much_output(cli: Cli, box: str)
         assert terminal.wait() == 0
 
 
+@pytest.mark.parametrize("options", [(), ("--native",)], ids=["agent", "native"])
+def test_a_flood_that_is_interrupted_ends_soon_on_a_slow_terminal(cli: Cli, box: str, options: tuple[str, ...]) -> None:
+    def offset() -> int:
+        return int(cli("jobs", box, "--json").data["jobs"][-1]["offset"])
+
+    with in_shell(cli, box, *options) as terminal:
+        terminal.type(b"yes 'a line of output'\r")
+        terminal.read_until(b"output\r\na line")
+        seen = [offset()]
+        wait_for(lambda: seen.append(offset()) or seen[-1] == seen[-2] > 100_000)
+        terminal.type(b"\x03")
+        assert len(terminal.read_until(PROMPT)) < 1024 * 1024
+        terminal.type(b"exit\r")
+        terminal.wait()
+
+
 def test_without_a_terminal_it_reads_a_script(cli: Cli, box: str) -> None:
     script = "tty; shopt -q login_shell && echo login; cat <<<$A >&2; exit 6"
     done = cli.shell(f"printf %s '{script}' | $vmnest shell {box} -e A=err")

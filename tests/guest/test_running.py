@@ -326,9 +326,21 @@ def test_a_terminal_is_all_three_streams(yard: Yard) -> None:
 
 
 def test_a_terminal_is_read_to_its_last_byte(yard: Yard) -> None:
-    one = yard.start("seq", "100000", pty=(80, 24))
+    one = yard.start("seq", "100000", pty=(80, 24), retain=wire.RETAIN_DROP)
     wait_end(one)
     assert read_stdout(one) == b"".join(b"%d\r\n" % number for number in range(1, 100001))
+
+
+def test_a_flood_on_a_terminal_is_not_far_ahead_of_whoever_sees_it(yard: Yard) -> None:
+    one = yard.start("yes", pty=(80, 24))
+    cursor = one.attach(0)
+    wait_until(lambda: one._is_paused)
+    assert one.output.size < retained.TERMINAL_BYTES + 65536
+    one.send_signal(signal.SIGINT)
+    assert wait_end(one)["signal"] == "SIGINT"
+    while one.read(cursor, MIB):
+        pass
+    one.detach()
 
 
 def test_a_size_that_changes_is_told_to_the_program(yard: Yard) -> None:

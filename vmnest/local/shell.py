@@ -36,6 +36,7 @@ _WAIT_SECONDS = 25.0
 _ANSWER_SECONDS = 60.0  # the agent answers within a wait, unless the VM is frozen
 _BYE_SECONDS = 5.0  # for a client to end the connection once its shell has ended
 _LOOKS, _LOOK_SECONDS = 20, 0.05  # for a shell to end once it was hung up
+_SEND_BUFFER_BYTES = 65536  # the system's own holds megabytes, all of which a user sees who has interrupted a flood
 _TYPED_AHEAD = 16  # messages that wait while the shell does not read
 _LARGEST_SIZE = 65535
 
@@ -172,6 +173,7 @@ def serve(client: clients.Client, request: http1.Request, *, protocol: str | Non
         try:
             watching = Agent(client.open_guest(wire.AGENT_PORT)[0].socket)
             fields = [*websocket.response_fields(key, protocol=protocol), (names.REQUEST_ID_HEADER, str(uuid.uuid4()))]
+            client.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
             client.stream.send(http1.serialize_response(http1.Response(101, http1.REASONS[101], fields)))
             _Bridge(client, terminal, agents=(agent, watching)).run()
         finally:
