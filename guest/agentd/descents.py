@@ -53,9 +53,7 @@ class Descent:
         Raises:
             OSError: one of the names is no directory (a link is none), or cannot be opened.
         """
-        common = 0
-        while common < min(len(names), len(self._names)) and names[common] == self._names[common]:
-            common += 1
+        common = count_common(names, self._names)
         if len(self._names) - common > len(names):
             self._return()  # the way down from the root is shorter
             common = 0
@@ -80,7 +78,8 @@ class Descent:
     def leave(self) -> bytes:
         """Go up to the directory above; the name of the one that is left."""
         name = self._names[-1]
-        self.move(self._names[:-1])
+        if not self._ascend():
+            self.move(self._names[:-1])
         return name
 
     def list_names(self) -> list[bytes]:
@@ -111,6 +110,14 @@ class Descent:
         if self.descriptor not in (descriptor, self._root):
             os.close(self.descriptor)
         self.descriptor = descriptor
+
+
+def count_common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+    """How many names two ways have in common before they part."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count
 
 
 def _identify(descriptor: int) -> tuple[int, int]:

@@ -96,8 +96,9 @@ class _Tree:
         if is_new:
             os.makedirs(root, exist_ok=True)
         self._place = descents.Descent(root)
-        # Outermost first; the member tells what a directory is to get at the end, if there was one.
-        self._unfinished: list[tuple[Sequence[bytes], archives.Member | None]] = [((), None)] if is_new else []
+        self._way: Sequence[bytes] = ()  # to the folder of the last member
+        # New ones on that way, outermost first: how far down, and the mode and time to get, if the archive tells them.
+        self._unfinished: list[tuple[int, tuple[int, int] | None]] = [(0, None)] if is_new else []
 
     def __enter__(self) -> _Tree:
         return self
@@ -138,8 +139,8 @@ class _Tree:
 
     def _make_folder(self, member: archives.Member, names: Sequence[bytes]) -> None:
         self._enter(names)
-        if self._unfinished and self._unfinished[-1][0] == names:
-            self._unfinished[-1] = (names, member)
+        if self._unfinished and self._unfinished[-1][0] == len(names):
+            self._unfinished[-1] = (len(names), (member.mode, member.mtime_ns))
         self.summary.directories += 1
 
     def _make_file(self, member: archives.Member, names: Sequence[bytes], content: Iterable[bytes]) -> None:
@@ -186,31 +187,34 @@ class _Tree:
         """The directory to which the names lead; what is absent on the way is made."""
         with contextlib.suppress(FileNotFoundError):
             self._place.move(names)
-        for name in names[len(self._place.names) :]:
+        there = len(self._place.names)
+        for depth, name in enumerate(names[there:], start=there + 1):
             try:
                 os.mkdir(name, dir_fd=self._place.descriptor)
-                self._unfinished.append(((*self._place.names, name), None))
+                self._unfinished.append((depth, None))
             except FileExistsError:
                 """Somebody else was faster."""
             self._place.enter(name)
         return self._place.descriptor
 
     def _finish(self, names: Sequence[bytes] | None) -> None:
-        """Set what is left to set of new directories that are not on this way."""
-        while self._unfinished and (names is None or names[: len(self._unfinished[-1][0])] != self._unfinished[-1][0]):
-            folder, member = self._unfinished.pop()
-            if member is not None:
-                self._set_folder(folder, member)
+        """Set what is left to set of new directories that are not on this way; of all of them, if there is none."""
+        common = -1 if names is None else descents.count_common(self._way, names)
+        while self._unfinished and self._unfinished[-1][0] > common:
+            depth, settings = self._unfinished.pop()
+            if settings is not None:
+                self._set_folder(self._way[:depth], *settings)
+        self._way = names or ()
 
-    def _set_folder(self, names: Sequence[bytes], member: archives.Member) -> None:
+    def _set_folder(self, names: Sequence[bytes], mode: int, mtime_ns: int) -> None:
         try:
             self._place.move(names)
             # Bits that it took over from the directory above (setgid) stay.
             special = stat.S_IMODE(os.fstat(self._place.descriptor).st_mode) & ~_PERMISSIONS
-            os.fchmod(self._place.descriptor, member.mode & _PERMISSIONS | special)
-            os.utime(self._place.descriptor, ns=(member.mtime_ns, member.mtime_ns))
+            os.fchmod(self._place.descriptor, mode & _PERMISSIONS | special)
+            os.utime(self._place.descriptor, ns=(mtime_ns, mtime_ns))
         except OSError as error:
-            self.summary.skip(member.name.rstrip(b"/"), explain(error))
+            self.summary.skip(b"/".join(names), explain(error))
 
 
 def leads_out(target: bytes, *, depth: int) -> bool:

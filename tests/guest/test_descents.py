@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -60,6 +63,28 @@ def test_it_holds_two_descriptors_at_most(place: Descent) -> None:
 def test_leaving_tells_the_name(place: Descent) -> None:
     place.move([b"a", b"b"])
     assert (place.leave(), place.leave(), place.names) == (b"b", b"a", ())
+
+
+def test_leaving_costs_the_same_however_deep_it_is(tmp_path: Path) -> None:
+    with Descent(os.fsencode(tmp_path)) as place:
+        for _ in range(3000):
+            os.mkdir(b"d", dir_fd=place.descriptor)
+            place.enter(b"d")
+        steps = 0
+
+        def count_steps(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal steps
+            steps += event == "line"
+            return count_steps
+
+        before = sys.gettrace()
+        sys.settrace(count_steps)
+        try:
+            while place.names:
+                os.rmdir(place.leave(), dir_fd=place.descriptor)
+        finally:
+            sys.settrace(before)
+    assert steps < 3000 * 100
 
 
 def test_names_come_in_order(place: Descent) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from guest.agentd import archives, packing, unpacking
+from guest.agentd import archives, folders, packing, unpacking
 from guest.agentd.archives import ArchiveError, Member, Note
 from guest.agentd.unpacking import LEADS_OUT, UnsafeMemberError, leads_out
 from tests.support import trees
@@ -344,8 +344,8 @@ def test_whatever_an_archive_holds_it_stays_inside(tmp_path_factory: pytest.Temp
     assert sorted(os.listdir(base)) == ["a", "b", "root"]
     assert (base / "a").read_text() == (base / "b").read_text() == "mine"
     assert (base / "a").stat().st_nlink == 1
-    for folder_path, folders, names in os.walk(base / "root"):
-        for name in (*folders, *names):
+    for folder_path, below, names in os.walk(base / "root"):
+        for name in (*below, *names):
             place = Path(folder_path, name)
             try:
                 resolved = place.resolve(strict=True)
@@ -494,6 +494,18 @@ def test_memory_stays_flat(root: Path) -> None:
     finally:
         tracemalloc.stop()
     assert (summary.files, summary.directories, summary.links) == (1001, 1000, 1000)
+    assert peak < 4 * 2**20
+
+
+def test_memory_stays_flat_however_deep_the_archive_goes(root: Path) -> None:
+    tracemalloc.start()
+    try:
+        summary = unpack(root, file(b"d/" * 4000 + b"f"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        folders.remove(os.fsencode(root / "d"), recursive=True)  # deeper than shutil can go
+    assert summary.files == 1
     assert peak < 4 * 2**20
 
 
