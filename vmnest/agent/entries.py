@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import NamedTuple
 
 from .. import errors
 
-__all__ = ["Entry", "Progress", "Skipped", "Transfer", "parse_entry", "parse_skipped", "parse_transfer", "to_text"]
+__all__ = [
+    "MAX_LIST_BYTES",
+    "Entry",
+    "Progress",
+    "Skipped",
+    "Transfer",
+    "check_below",
+    "parse_entry",
+    "parse_skipped",
+    "parse_transfer",
+    "to_text",
+]
 
 FILE, DIRECTORY, LINK, UNKNOWN = "file", "directory", "link", "unknown"
+MAX_LIST_BYTES = 128 * 1024 * 1024  # of what is told of a directory whose entries are held together
 MAX_QUOTED_CHARS = 200
+MAX_COUNT = (1 << 64) - 1
+MAX_MODE = 0o7777
+MAX_SECONDS = 1 << 62
 
 
 class Entry(NamedTuple):
@@ -120,7 +136,7 @@ def parse_entry(members: object) -> Entry:
         path=_text(members, "path"),
         type=_optional_text(members, "type") or UNKNOWN,
         size=_count(members, "size"),
-        mode=_count(members, "mode"),
+        mode=_count(members, "mode", most=MAX_MODE),
         mtime=_seconds(members, "mtime"),
         uid=_count(members, "uid"),
         gid=_count(members, "gid"),
@@ -128,6 +144,19 @@ def parse_entry(members: object) -> Entry:
         sha256=_optional_text(members, "sha256"),
         error=_optional_text(members, "error"),
     )
+
+
+def check_below(entry: Entry, folder: str) -> Entry:
+    """The entry, if it can be one in that directory: whoever gets a list makes paths on this machine of its names.
+
+    Raises:
+        errors.AgentAnswerError: it cannot.
+    """
+    top = posixpath.join(folder, "")
+    names = entry.path[len(top) :].split("/")
+    if not entry.path.startswith(top) or {"", ".", ".."}.intersection(names) or entry.name != names[-1]:
+        raise _refused(entry)
+    return entry
 
 
 def parse_transfer(members: object) -> Transfer:
@@ -173,16 +202,16 @@ def _optional_text(members: dict[str, object], name: str) -> str | None:
     return value
 
 
-def _count(members: dict[str, object], name: str) -> int:
+def _count(members: dict[str, object], name: str, *, most: int = MAX_COUNT) -> int:
     value = members.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
         raise _refused(members)
     return value
 
 
 def _seconds(members: dict[str, object], name: str) -> float:
     value = members.get(name, 0.0)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > MAX_SECONDS:
         raise _refused(members)
     return float(value)
 

@@ -141,7 +141,7 @@ class RemoteFiles:
         """What is in a directory."""
 
         def ask(wakes: bool) -> list[Entry]:
-            return list(self._scan(path, depth=depth, wakes=wakes, deadline=deadline))
+            return list(self._scan(path, depth=depth, most=entries.MAX_LIST_BYTES, wakes=wakes, deadline=deadline))
 
         return cuts.repeated(self._client, ask, may_repeat=lambda: True, deadline=deadline)
 
@@ -149,15 +149,24 @@ class RemoteFiles:
         """What is in a directory, as it arrives. It is not asked for again after a cut."""
         return self._scan(path, depth=depth, wakes=True, deadline=deadline)
 
-    def _scan(self, path: str, *, depth: int, wakes: bool, deadline: Deadline) -> Iterator[Entry]:
+    def _scan(
+        self, path: str, *, depth: int, most: int | None = None, wakes: bool, deadline: Deadline
+    ) -> Iterator[Entry]:
         request = self._request("list", {"path": paths.check_path(path), "depth": depth}, deadline=deadline)
         request.wakes = wakes
         with self._client.send(request) as response:
+            count = 0
             for line in _lines(request.pieces(response)):
                 members = _to_object(line)
                 if members.get("end") is True:
                     return
-                yield entries.parse_entry(members)
+                count += len(line)
+                if most is not None and count > most:
+                    raise errors.RemoteFileError(
+                        f"what there is to tell of {path} in the sandbox is more than {most} bytes",
+                        hint="Without --json, and by scan() in Python, one entry comes after the other.",
+                    )
+                yield entries.check_below(entries.parse_entry(members), path)
         raise errors.AgentAnswerError(f"the agent's list of {path} has no end")
 
     def mkdir(
@@ -237,12 +246,12 @@ class RemoteFiles:
     def _members(self, request: exchange.Request, *, wakes: bool) -> dict[str, object]:
         request.wakes = wakes
         with self._client.send(request) as response:
-            data = b""
+            data = bytearray()
             for piece in request.pieces(response):
                 data += piece
                 if len(data) > MAX_ANSWER_BYTES:
                     raise errors.AgentAnswerError(f"the agent's answer is larger than {MAX_ANSWER_BYTES} bytes")
-        return _to_object(data)
+        return _to_object(bytes(data))
 
 
 class _Sent:
@@ -272,14 +281,18 @@ def _pair(source: str, destination: str) -> dict[str, object]:
 
 
 def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    rest = b""
+    rest = bytearray()  # it grows in place, however small the pieces are
     for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from filter(None, lines)
+        first, *others = piece.split(b"\n")
+        rest += first
+        for other in others:
+            if rest:
+                yield bytes(rest)
+            rest = bytearray(other)
         if len(rest) > MAX_LINE_BYTES:
             raise errors.AgentAnswerError("the agent's answer has a line without end")
     if rest:
-        yield rest
+        yield bytes(rest)
 
 
 def _to_object(data: bytes) -> dict[str, object]:

@@ -23,6 +23,8 @@ __all__ = ["EACH", "Found", "parse_fields", "scan", "stat"]
 
 _FORMAT = "%f %s %Y %u %g %i %Z"
 _FIELDS = 7
+_BASES = (16, 10, 10, 10, 10)  # of the numbers that are looked at
+_MAX_DIGITS = 40  # more than any of them has
 
 _STAT = f"""\
 need stat
@@ -47,6 +49,7 @@ for f do
 done
 """
 
+_TYPE_BITS = 0o170000  # stat.S_IFMT takes no numbers beyond those of C
 _TYPES = {
     modes.S_IFREG: entries.FILE,
     modes.S_IFDIR: entries.DIRECTORY,
@@ -81,9 +84,12 @@ def stat(tools: Tools, path: str, *, follow: bool = True, sha256: bool = False, 
 
 
 def scan(tools: Tools, path: str, *, depth: int, deadline: Deadline) -> list[Entry]:
-    """What is in a directory: each directory before what is in it, names in the order of their bytes."""
+    """What is in a directory: each directory before what is in it, names in the order of their bytes.
+
+    What comes and goes meanwhile may have one record without the other.
+    """
     word = os.urandom(16).hex()
-    output, _ = tools.run(_SCAN, str(depth), word, EACH, path=path, deadline=deadline)
+    output, _ = tools.run(_SCAN, str(depth), word, EACH, path=path, most=entries.MAX_LIST_BYTES, deadline=deadline)
     found: dict[bytes, Entry] = {}
     link = b""
     for record in output.split(word.encode("ascii") + b":")[1:]:
@@ -92,14 +98,16 @@ def scan(tools: Tools, path: str, *, depth: int, deadline: Deadline) -> list[Ent
             *fields, name = told.removesuffix(b"\n").split(b" ", _FIELDS)
             way = name.removeprefix(b"./")
             text = entries.to_text(way)
-            found[way] = parse_fields(fields, name=os.path.basename(text), path=os.path.join(path, text))
+            entry = parse_fields(fields, name=os.path.basename(text), path=os.path.join(path, text))
+            found[way] = entries.check_below(entry, path)
         elif kind == b"link":
             link = told.removeprefix(b"./")
-        elif kind == b"target":
+        elif kind == b"target" and link in found:
             found[link] = found[link]._replace(target=entries.to_text(told.removesuffix(b"\n")))
         elif kind == b"closed" and told.count(b"/") < depth:
             closed = told.removeprefix(b"./")
-            found[closed] = found[closed]._replace(error="permission denied")
+            if closed in found:
+                found[closed] = found[closed]._replace(error="permission denied")
     return [found[way] for way in sorted(found, key=lambda way: way.split(b"/"))]
 
 
@@ -110,18 +118,9 @@ def parse_fields(fields: list[bytes], *, name: str, path: str) -> Entry:
         errors.AgentAnswerError: they are none of its.
     """
     try:
-        mode, size, mtime, uid, gid = (
-            int(field, base) for field, base in zip(fields[:5], (16, *[10] * 4), strict=True)
-        )
+        mode, *counts = (int(field[:_MAX_DIGITS], base) for field, base in zip(fields[:5], _BASES, strict=True))
     except ValueError as error:
         raise errors.AgentAnswerError(f"the output of stat in the sandbox is not what it should be: {error}") from error
-    return Entry(
-        name=name,
-        path=path,
-        type=_TYPES.get(modes.S_IFMT(mode), entries.UNKNOWN),
-        size=size,
-        mode=modes.S_IMODE(mode),
-        mtime=float(mtime),
-        uid=uid,
-        gid=gid,
-    )
+    members: dict[str, object] = dict(zip(("size", "mtime", "uid", "gid"), counts, strict=True))
+    kind = _TYPES.get(mode & _TYPE_BITS, entries.UNKNOWN)
+    return entries.parse_entry({**members, "name": name, "path": path, "type": kind, "mode": mode & entries.MAX_MODE})

@@ -191,7 +191,7 @@ class MinimalFiles:
             raise errors.NotAFileError(f"not a regular file: {errors.quote(path, limit=500)}")
         if found.entry.size <= PART_BYTES:
             # Files of /proc and /sys do not tell their true size.
-            data, _ = self._content.run('cat "$a"', path=path, deadline=deadline)
+            data, _ = self._content.run('cat "$a"', path=path, most=WHOLE_BYTES, deadline=deadline)
             return _part_of(data, offset=offset, length=length, mode=found.entry.mode)
         size = found.entry.size
         end = size if length is None else min(size, offset + length)
@@ -206,8 +206,8 @@ class MinimalFiles:
         at = start
         while at < end:
             block, surplus = divmod(at, BLOCK_BYTES)
-            count = PART_BYTES // BLOCK_BYTES
-            data, _ = self._content.run(_DD, str(block), str(count), path=path, deadline=deadline)
+            words = (str(block), str(PART_BYTES // BLOCK_BYTES))
+            data, _ = self._content.run(_DD, *words, path=path, most=PART_BYTES, deadline=deadline)
             piece = data[surplus : surplus + end - at]
             if not piece:
                 raise errors.FileChangedError(f"{errors.quote(path, limit=500)} became shorter while it was read")

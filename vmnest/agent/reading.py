@@ -145,7 +145,7 @@ def _total(response: Response) -> int | None:
         told = response.headers.get("content-length") or ""
     else:
         told = (response.headers.get("content-range") or "").rpartition("/")[2]
-    return int(told) if told.isascii() and told.isdigit() else None
+    return int(told) if re.fullmatch("[0-9]{1,18}", told) else None  # no file is longer
 
 
 def _mode(response: Response) -> int:

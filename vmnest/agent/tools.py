@@ -30,6 +30,7 @@ _MARK = "vmnest:"
 _MISSING = "missing:"
 _ENVIRONMENT = {"LC_ALL": "C"}  # bytes are bytes, and errors have the words that are known here
 _FAILED_STATUS = 90
+_MAX_OUTPUT_BYTES = 1024 * 1024
 _MAX_COMPLAINT_BYTES = 65536
 _MAX_QUOTED_CHARS = 500
 
@@ -81,6 +82,7 @@ class Tools:
         other: str = "",
         repeatable: bool = True,
         fine: frozenset[int] = frozenset({0}),
+        most: int = _MAX_OUTPUT_BYTES,
         deadline: Deadline,
     ) -> tuple[bytes, bytes]:
         """What a script writes to its standard output and error.
@@ -91,14 +93,21 @@ class Tools:
             other: The second one.
             repeatable: It does the same when it runs twice, and is run again if its answer was lost.
             fine: The statuses that are no errors.
+            most: The most bytes to take of its standard output.
             deadline: When to stop waiting.
 
         Raises:
             errors.UnsupportedError: the image has no shell, or a tool is missing.
-            errors.RemoteFileError: it failed.
+            errors.RemoteFileError: it failed, or writes more than that.
         """
         args = ["-c", _PRELUDE + script, "sh", _escape(path), _escape(other) if other else "", *words]
-        output: list[bytes] = []
+        output = bytearray()
+
+        def take(piece: bytes) -> None:
+            output.extend(piece)
+            if len(output) > most:
+                shown = errors.quote(path, limit=_MAX_QUOTED_CHARS)
+                raise errors.RemoteFileError(f"what a tool in the sandbox says of {shown} is more than {most} bytes")
 
         def ask(_wakes: bool) -> tuple[int, bytes]:
             output.clear()
@@ -106,7 +115,7 @@ class Tools:
                 "sh",
                 args,
                 env=_ENVIRONMENT,
-                on_stdout=output.append,
+                on_stdout=take,
                 output_limit=_MAX_COMPLAINT_BYTES,
                 deadline=deadline,
             )
@@ -118,7 +127,7 @@ class Tools:
             raise self._lacking("shell (sh)") from error
         if status not in fine:
             raise self._failure(status, complaint.decode("utf-8", "replace"), path=path, other=other)
-        return b"".join(output), complaint
+        return bytes(output), complaint
 
     def _failure(self, status: int, complaint: str, *, path: str, other: str) -> errors.VmnestError:
         last = complaint.strip().rpartition("\n")[2]

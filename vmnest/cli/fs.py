@@ -170,7 +170,7 @@ def _list(options: words.Options) -> int:
 
     def show(path: str) -> dict[str, object]:
         with output.progress(f"listing {options.names[0]}:{path}", options=options) as progress:
-            for entry in _scan(opened, path, depth=options.depth or 1):
+            for entry in _scan(opened, path, depth=options.depth or 1, at_once=options.json):
                 progress.end()
                 if options.json:
                     found.append(files.describe(entry))
@@ -184,10 +184,10 @@ def _list(options: words.Options) -> int:
     return 0
 
 
-def _scan(opened: Files, path: str, *, depth: int) -> Iterator[Entry]:
-    """What is in a directory; of anything else, the thing itself."""
+def _scan(opened: Files, path: str, *, depth: int, at_once: bool) -> Iterator[Entry]:
+    """What is in a directory, as it comes or ``at_once``, for who holds it all; of anything else, the thing itself."""
     try:
-        yield from opened.scan(path, depth=depth)
+        yield from opened.list(path, depth=depth, timeout=None) if at_once else opened.scan(path, depth=depth)
     except errors.RemoteNotADirectoryError:
         yield opened.stat(path, follow=False)
 

@@ -93,7 +93,7 @@ def change_mode(files: Files, *, path: str, change: Callable[[Entry], int], recu
         errors.RemoteFileError: a part of the directory cannot be seen; what could be was changed.
     """
     top = files.stat(path)
-    below = list(files.scan(path, depth=DEEPEST)) if recursive and top.is_directory else []
+    below = files.list(path, depth=DEEPEST, timeout=None) if recursive and top.is_directory else []
     # From the leaves up: a directory may not let anybody in after its change.
     for entry in reversed([top, *below]):
         if not entry.is_link and (wanted := change(entry)) != entry.mode:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 65536
 _MAX_INTERIM_ANSWERS = 20
+_LENGTH = re.compile("[0-9]{1,18}")
 _FOLD = re.compile(r"\r?\n[ \t]+")
 
 
@@ -154,9 +155,9 @@ class WireAnswer(http.client.HTTPResponse):
         raise http.client.HTTPException("interim answers without end")
 
     def _check_lengths(self) -> None:
-        """Two different lengths, or none that is a number: where the answer ends would be anybody's guess."""
+        """Two different lengths, or none that can be one: where the answer ends would be anybody's guess."""
         lengths = set(self.headers.get_all("content-length", []))
-        if len(lengths) > 1 or not all(text.strip().isascii() and text.strip().isdigit() for text in lengths):
+        if len(lengths) > 1 or not all(_LENGTH.fullmatch(text.strip()) for text in lengths):
             raise http.client.HTTPException("malformed content-length")
 
     @property

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmnest import errors
-from vmnest.agent.entries import Entry, Skipped, Transfer, parse_entry, parse_skipped, parse_transfer, to_text
+from vmnest.agent.entries import (
+    Entry,
+    Skipped,
+    Transfer,
+    check_below,
+    parse_entry,
+    parse_skipped,
+    parse_transfer,
+    to_text,
+)
 
 FILE = {
     "name": "a",
@@ -62,7 +71,12 @@ def test_an_entry_says_what_it_is(kind: str, expected: tuple[bool, bool, bool]) 
         {**FILE, "name": 1},
         {**FILE, "size": "3"},
         {**FILE, "size": True},
+        {**FILE, "size": -1},
+        {**FILE, "size": 1 << 64},
+        {**FILE, "mode": 0o10000},
         {**FILE, "mtime": "now"},
+        {**FILE, "mtime": 10**400},
+        {**FILE, "mtime": -math.inf},
         {**FILE, "target": 5},
         {**FILE, "error": {}},
     ],
@@ -73,7 +87,7 @@ def test_what_is_no_entry_is_refused(wrong: object) -> None:
         parse_entry(wrong)
 
 
-@given(JSON)
+@given(JSON | st.fixed_dictionaries({name: JSON | st.just(value) for name, value in FILE.items()}))
 def test_any_json_is_an_entry_or_an_error_of_ours(value: object) -> None:
     try:
         entry = parse_entry(value)
@@ -86,6 +100,34 @@ def test_any_json_is_an_entry_or_an_error_of_ours(value: object) -> None:
 def test_a_time_without_a_fraction_is_a_time() -> None:
     assert parse_entry({**FILE, "mtime": 7}).mtime == 7.0
     assert math.isnan(parse_entry({**FILE, "mtime": math.nan}).mtime)
+
+
+@pytest.mark.parametrize(
+    ("folder", "path"), [("x", "x/a"), ("x/", "x/a"), ("/", "/a"), (".", "./a"), ("/x", "/x/b/..a"), ("..", "../a")]
+)
+def test_an_entry_of_a_list_is_below_its_directory(folder: str, path: str) -> None:
+    entry = Entry(path.rpartition("/")[2], path)
+    assert check_below(entry, folder) is entry
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("a", "/etc/a"),
+        ("a", "xa"),
+        ("a", "a"),
+        ("x", "x"),
+        ("", "x/"),
+        ("..", "x/.."),
+        ("a", "x/../a"),
+        ("a", "x//a"),
+        ("../a", "x/a"),
+        ("b", "x/a"),
+    ],
+)
+def test_an_entry_of_a_list_that_leads_elsewhere_is_refused(name: str, path: str) -> None:
+    with pytest.raises(errors.AgentAnswerError, match="does not describe files"):
+        check_below(Entry(name, path), "x")
 
 
 def test_the_account_of_a_tree_is_taken_over() -> None:

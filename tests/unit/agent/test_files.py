@@ -18,6 +18,7 @@ from tests.support.lifecycle import eventually
 from tests.support.scripted import CUT, Answer, ScriptedServer, answer, json_answer
 from vmnest import errors
 from vmnest._guest.agentd import trees
+from vmnest.agent import entries
 from vmnest.agent.client import AgentClient
 from vmnest.agent.entries import Skipped, Transfer
 from vmnest.agent.files import MAX_ANSWER_BYTES, MAX_LINE_BYTES, RemoteFiles
@@ -379,6 +380,29 @@ def test_a_line_that_is_no_entry_is_refused(wrong: bytes) -> None:
         pytest.raises(errors.AgentAnswerError),
     ):
         RemoteFiles(client).list("p")
+
+
+def test_an_entry_that_is_not_in_the_directory_is_refused() -> None:
+    with (
+        ScriptedServer(answer(200, TWO, kind=LINES)) as server,
+        open_client(server.url) as client,
+        pytest.raises(errors.AgentAnswerError, match="does not describe files"),
+    ):
+        RemoteFiles(client).list("elsewhere")
+
+
+def test_a_list_that_is_held_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "MAX_LIST_BYTES", len(TWO) - 2)
+    with (
+        ScriptedServer(answer(200, TWO + END, kind=LINES), repeat_last=True) as server,
+        open_client(server.url) as client,
+    ):
+        assert len(RemoteFiles(client).list("p")) == 2
+        assert len(list(RemoteFiles(client).scan("p"))) == 2
+        monkeypatch.setattr(entries, "MAX_LIST_BYTES", len(TWO) - 3)
+        with pytest.raises(errors.RemoteFileError, match="more than"):
+            RemoteFiles(client).list("p")
+        assert len(list(RemoteFiles(client).scan("p"))) == 2
 
 
 def test_a_list_that_was_cut_is_asked_for_again() -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cutting import open_client
 from tests.support.minimal import FOR_FILES, bare_client
+from tests.support.scripted import Answer, Received, ScriptedServer, json_answer
 from vmnest import errors
 from vmnest.agent import listing
 from vmnest.agent.client import AgentClient
@@ -137,6 +139,35 @@ def test_a_missing_tool_is_named(tmp_path: Path, missing: str) -> None:
         listing.scan(Tools(client, feature="fs"), str(tmp_path), depth=1, deadline=NEVER)
 
 
-def test_output_that_is_none_of_stats_is_refused() -> None:
+@pytest.mark.parametrize("fields", [b"zz", b"81a4 5", b"81a4 -5 1 0 0", b"81a4 5 " + b"9" * 5000 + b" 0 0"])
+def test_output_that_is_none_of_stats_is_refused(fields: bytes) -> None:
     with pytest.raises(errors.AgentAnswerError):
-        listing.parse_fields([b"zz"], name="a", path="a")
+        listing.parse_fields(fields.split(), name="a", path="a")
+
+
+def test_a_mode_of_any_length_is_some_mode() -> None:
+    assert listing.parse_fields([b"f" * 5000, b"5", b"1", b"0", b"0"], name="a", path="a").mode == 0o7777
+
+
+def scan_of(records: str) -> list[Entry]:
+    """What is made of these records, in which W is the word."""
+
+    def answer(received: Received) -> Answer:
+        told = received.json()
+        assert isinstance(told, dict)
+        output = records.replace("W", told["args"][-2])
+        return json_answer(200, {"exit_code": 0, "stdout": output, "stderr": "", "encoding": "utf-8"})
+
+    with ScriptedServer(answer, missing="/v1/processes") as server, open_client(server.url) as client:
+        return listing.scan(Tools(client, feature="fs"), "top", depth=2, deadline=NEVER)
+
+
+def test_remarks_on_what_has_gone_meanwhile_are_passed_over() -> None:
+    (entry,) = scan_of("W:link ./gone W:target there\nW:closed ./gone W:target \nW:entry 81a4 5 1 0 0 7 1 ./a\n")
+    assert (entry.path, entry.size, entry.error, entry.target) == ("top/a", 5, None, None)
+
+
+@pytest.mark.parametrize("name", ["./../a", "/etc/a", "./", "./x/..", "."])
+def test_what_is_not_in_the_directory_is_refused(name: str) -> None:
+    with pytest.raises(errors.AgentAnswerError):
+        scan_of(f"W:entry 81a4 5 1 0 0 7 1 {name}\n")

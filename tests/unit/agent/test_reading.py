@@ -149,6 +149,17 @@ def test_the_rest_is_asked_for_under_the_tag_of_the_beginning() -> None:
     assert (second.headers["range"], second.headers["if-match"]) == ("bytes=2-", '"1"')
 
 
+def test_a_size_that_no_file_has_is_not_known() -> None:
+    rest = answer(206, b"cd", headers=[("Content-Range", "bytes 2-3/" + "9" * 5000)])
+    with (
+        ScriptedServer(rest) as server,
+        open_client(server.url) as client,
+        Reading(client, "f", offset=2, length=None, deadline=NEVER) as reading,
+    ):
+        assert (reading.size, reading.expected) == (None, None)
+        assert b"".join(reading.pieces()) == b"cd"
+
+
 def test_a_server_that_knows_no_parts_is_read_from_the_beginning() -> None:
     whole = answer(200, b"0123456789", headers=[("ETag", '"1"')])
     with (

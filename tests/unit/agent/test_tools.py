@@ -129,5 +129,11 @@ def test_a_script_whose_answer_was_lost_runs_again_if_it_may() -> None:
     assert caught.value.details["outcome"] == "unknown"
 
 
+def test_output_has_a_limit(tools: Tools) -> None:
+    assert tools.run("printf 12345", path="/x", most=5, deadline=NEVER)[0] == b"12345"
+    with pytest.raises(errors.RemoteFileError, match="of /x is more than 4 bytes"):
+        tools.run("printf 12345", path="/x", most=4, deadline=NEVER)
+
+
 def test_output_does_not_depend_on_the_images_language(tools: Tools) -> None:
     assert run(tools, 'printf %s "$LC_ALL"') == b"C"

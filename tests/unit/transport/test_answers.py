@@ -69,7 +69,7 @@ def test_a_whole_answer_is_read_whole(send, wire, pause):
     assert send(*pieces, pause=pause).read(5) == b"hello"
 
 
-@pytest.mark.parametrize("lengths", [("5", "50"), ("-5",), ("5, 5",), ("x",), ("+5",), ("",)], ids=str)
+@pytest.mark.parametrize("lengths", [("5", "50"), ("-5",), ("5, 5",), ("x",), ("+5",), ("",), ("9" * 5000,)], ids=str)
 def test_an_answer_whose_end_is_anybodys_guess_is_refused(send, lengths):
     fields = b"".join(b"Content-Length: " + length.encode() + b"\r\n" for length in lengths)
     with pytest.raises(errors.TransportError, match="not HTTP: malformed content-length"):
