@@ -47,7 +47,9 @@ def raise_once() -> Callable[[], None]:
             signal.signal(each, signal.SIG_IGN)
 
     def receive(number: int, frame: FrameType | None) -> None:
-        become_deaf()
+        # Not ignored: Python complains of one that has come already and is ignored before its turn.
+        for each in handled:
+            signal.signal(each, _pass_over)
         # No KeyboardInterrupt: one that passes through code made from text (a NamedTuple's) counts as uncaught for
         # Python, which then ends the process by the signal, whatever status we exit with.
         raise failure.Ended(number)
@@ -55,6 +57,10 @@ def raise_once() -> Callable[[], None]:
     for number in handled:
         signal.signal(number, receive)
     return become_deaf
+
+
+def _pass_over(number: int, frame: FrameType | None) -> None:
+    """We are on our way out already."""
 
 
 def leave_to_main_thread() -> None:
@@ -105,7 +111,7 @@ class Interrupts:
         before, self._before = self._before, None
         if before is None:
             return
-        if signal.getsignal(signal.SIGINT) == self._receive:  # else all signals are ignored by now
+        if signal.getsignal(signal.SIGINT) == self._receive:  # else all signals are passed over by now
             signal.signal(signal.SIGINT, before)
         self._notes.put(False)
         self._thread.join(JOIN_SECONDS)  # it may be in the middle of a request

@@ -79,6 +79,16 @@ def test_the_first_signal_is_raised_and_later_ones_are_not_heard(number: signal.
         os.kill(os.getpid(), each)
 
 
+def test_two_that_come_at_once_are_one_end() -> None:
+    signals.raise_once()
+    both = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, both)
+    for number in both:
+        os.kill(os.getpid(), number)
+    with pytest.raises(failure.Ended):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+
+
 def test_what_the_caller_ignores_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signals.raise_once()
