@@ -1,8 +1,9 @@
 """The standard input of a process: written by whoever brings it, each byte once, however often it is brought.
 
-The offset says which byte of the whole input a body begins with. So a request that is repeated after a cut writes only
-what its first attempt did not. The thread of a request writes, and nothing waits in between: what a request reports as
-taken is in the pipe or the terminal, and what is not taken is still the client's.
+The offset says which byte of all that one writer brings a body begins with. So a request that is repeated after a cut
+writes only what its first attempt did not, whatever others have written meanwhile. The thread of a request writes, and
+nothing waits in between: what a request reports as taken is in the pipe or the terminal, and what is not taken is still
+the client's.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from . import terminals, wire
 from .errors import PeerGoneError, RequestError
 
+MAX_WRITERS = 64  # whose bytes are counted; beyond it the one that was quiet for longest is forgotten
 _LOOK_SECONDS = 0.2  # between two looks whether the process has ended
 
 
@@ -32,23 +34,29 @@ class Input:
         self._lock = threading.Lock()
         self._is_over = False
         self._last = b""
+        self._written = 0
         self._ended_at = -1  # where the end of a terminal's input was typed
-        self.taken = 0
+        self._taken: dict[str, int] = {}  # of each writer, the last one to write at the end
 
     @property
     def is_closed(self) -> bool:
         """Nothing more can be written."""
         return self._is_over or self._descriptor is None
 
-    def feed(self, body: bytes, *, offset: int, is_last: bool, seconds: float, hangup: int) -> None:
+    def taken(self, writer: str = "") -> int:
+        """How many bytes of this writer's were taken in all."""
+        return self._taken.get(writer, 0)
+
+    def feed(self, body: bytes, *, offset: int, is_last: bool, seconds: float, hangup: int, writer: str = "") -> None:
         """Write what of ``body`` was not taken before, for at most ``seconds``.
 
         Args:
-            body: The bytes of the input from ``offset`` on.
-            offset: How many bytes come before them.
+            body: The bytes of the writer's input from ``offset`` on.
+            offset: How many bytes of the writer's come before them.
             is_last: The input ends with them.
             seconds: How long to wait for the process to take them.
             hangup: The client's connection: when it ends, nobody waits.
+            writer: Who brings them. Several may: each counts its own bytes.
 
         Raises:
             RequestError: ``stdin_gap``: bytes before the offset are missing.
@@ -60,10 +68,12 @@ class Input:
         try:
             if self.is_closed:
                 return
-            if offset > self.taken:
-                detail = f"{self.taken} bytes of input have arrived, and these are to follow after {offset}"
+            taken = self.taken(writer)
+            if offset > taken:
+                detail = f"{taken} bytes of input have arrived, and these are to follow after {offset}"
                 raise RequestError(409, wire.STDIN_GAP, detail)
-            self._feed(body, offset=offset, is_last=is_last, deadline=deadline, hangup=hangup)
+            self._remember(writer)
+            self._feed(body, writer, offset=offset, is_last=is_last, deadline=deadline, hangup=hangup)
         except BrokenPipeError:
             self._close()
         finally:
@@ -80,22 +90,30 @@ class Input:
             finally:
                 self._lock.release()
 
-    def _feed(self, body: bytes, *, offset: int, is_last: bool, deadline: float, hangup: int) -> None:
+    def _remember(self, writer: str) -> None:
+        counts = dict(self._taken)
+        counts[writer] = counts.pop(writer, 0)
+        if len(counts) > MAX_WRITERS:
+            del counts[next(iter(counts))]
+        self._taken = counts  # in one step: others look at it without the lock
+
+    def _feed(self, body: bytes, writer: str, *, offset: int, is_last: bool, deadline: float, hangup: int) -> None:
         assert self._descriptor is not None
         end = offset + len(body)
         poller = select.poll()
         poller.register(self._descriptor, select.POLLOUT)
         poller.register(hangup, select.POLLRDHUP)
         view = memoryview(body)
-        while self.taken < end and not self._is_over:
-            piece = view[self.taken - offset :]
+        while self.taken(writer) < end and not self._is_over:
+            piece = view[self.taken(writer) - offset :]
             count = terminals.write(self._descriptor, piece)
-            self.taken += count
+            self._taken[writer] += count
+            self._written += count
             if count:
                 self._last = bytes(piece[count - 1 : count])
             elif not self._wait(poller, deadline=deadline, hangup=hangup):
                 return
-        if is_last and self.taken == end:
+        if is_last and self.taken(writer) == end:
             self._finish(poller, deadline=deadline, hangup=hangup)
 
     def _wait(self, poller: select.poll, *, deadline: float, hangup: int) -> bool:
@@ -113,14 +131,14 @@ class Input:
         if not self._is_terminal:
             self._close()
             return
-        if self._ended_at == self.taken:
+        if self._ended_at == self._written:
             return
         end = terminals.build_end(self._descriptor, last=self._last)
         while end and not self._is_over:
             end = end[terminals.write(self._descriptor, end) :]
             if end and not self._wait(poller, deadline=deadline, hangup=hangup):
                 return
-        self._ended_at = self.taken
+        self._ended_at = self._written
         self._last = b""
 
     def _close(self) -> None:

@@ -83,6 +83,8 @@ class ProcessApi:
     def _stdin(self, request: Request) -> answers.Answer:
         query = queries.Query(request.head)
         process = self._find(request)
+        name = query.one("writer")
+        writer = "" if name is None else commands.parse_id("writer", name.decode("ascii", "replace"))
         body = request.body.read(wire.MAX_STDIN_BYTES)
         if process.input is None:
             raise RequestError(409, wire.NO_STDIN, f"process {process.id} was started without a standard input")
@@ -92,8 +94,9 @@ class ProcessApi:
             is_last=query.flag("eof"),
             seconds=query.seconds("wait", wire.MAX_WAIT_SECONDS, maximum=wire.MAX_WAIT_SECONDS),
             hangup=request.connection.fileno(),
+            writer=writer,
         )
-        return answers.build_json(200, {"offset": process.input.taken, "closed": process.input.is_closed})
+        return answers.build_json(200, {"offset": process.input.taken(writer), "closed": process.input.is_closed})
 
     def _signal(self, request: Request) -> answers.Answer:
         process = self._find(request)

@@ -214,6 +214,18 @@ def test_who_leaves_can_come_back(cli: Cli, box: str) -> None:
         assert terminal.wait() == 9
 
 
+def test_two_may_type_into_one_shell(cli: Cli, box: str) -> None:
+    job = cli("exec", box, "--background", "-it", "--", "bash", "--norc").text.strip()
+    with at_terminal(cli, "attach", "-i", box, job) as one, at_terminal(cli, "attach", "-i", box, job) as other:
+        for number in range(3):
+            for hand, who in ((one, "one"), (other, "other")):
+                hand.type(f"echo {who} ty''ped {number}\r".encode())
+                for eyes in (one, other):
+                    eyes.read_until(f"{who} typed {number}\r\n".encode())
+        one.type(b"exit 3\r")
+        assert (one.wait(), other.wait()) == (3, 3)
+
+
 def test_a_client_that_is_killed_leaves_a_shell_to_come_back_to(cli: Cli, box: str) -> None:
     before = running(cli, box)
     with in_shell(cli, box) as terminal:

@@ -41,6 +41,7 @@ class ProcessPeer:
         self.known: set[str] = set()
         self.offsets: list[int] = []
         self.input = b""
+        self._taken: dict[str, int] = {}  # of each writer
         self.takes = 1 << 40  # bytes of input that it takes before it closes it
         self.signals: list[object] = []
         self.sizes: list[object] = []
@@ -91,7 +92,7 @@ class ProcessPeer:
         if what == "output":
             return self._stream(int(query["offset"]))
         if what == "stdin":
-            return self._take(received.body, int(query["offset"]))
+            return self._take(received.body, query["writer"], int(query["offset"]))
         if what == "signal":
             self.signals.append(received.json())
             return json_answer(200, {"delivered": self.end is None})
@@ -103,11 +104,14 @@ class ProcessPeer:
             return json_answer(200, {})
         return json_answer(200, self.document())
 
-    def _take(self, body: bytes, offset: int) -> Answer:
-        if offset > len(self.input):
+    def _take(self, body: bytes, writer: str, offset: int) -> Answer:
+        taken = self._taken.get(writer, 0)
+        if offset > taken:
             return json_answer(409, {"detail": "gap", "code": wire.STDIN_GAP})
-        self.input = (self.input + body[len(self.input) - offset :])[: self.takes]
-        return json_answer(200, {"offset": len(self.input), "closed": len(self.input) >= self.takes})
+        new = body[taken - offset :][: self.takes - len(self.input)]
+        self.input += new
+        self._taken[writer] = taken + len(new)
+        return json_answer(200, {"offset": taken + len(new), "closed": len(self.input) >= self.takes})
 
     def document(self) -> dict[str, object]:
         """What the agent says of its process."""

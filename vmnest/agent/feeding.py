@@ -1,7 +1,8 @@
 """Input of a process, sent so that every byte arrives once, whatever happens to the answers.
 
-Each piece goes with the number of bytes before it, so that sending it again does no harm. A user's own input wakes a
-sandbox that sleeps; what is only fed through (a file, a list of pieces) waits until it is awake.
+Each piece goes with the number of bytes before it, so that sending it again does no harm. Others may write to the same
+process: everybody's bytes are counted by themselves. A user's own input wakes a sandbox that sleeps; what is only fed
+through (a file, a list of pieces) waits until it is awake.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from .. import errors
@@ -36,16 +38,17 @@ class Input:
 
     Args:
         process_id: The process.
-        offset: How much input it was given already; None: it is asked.
+        writer: By it the agent knows our bytes from those of others.
 
     Attributes:
         is_closed: It takes no more.
     """
 
-    def __init__(self, process_id: str, *, offset: int | None = 0) -> None:
+    def __init__(self, process_id: str, *, writer: str | None = None) -> None:
         self.is_closed = False
         self._process_id = process_id
-        self._offset = offset
+        self._writer = os.urandom(8).hex() if writer is None else writer
+        self._offset = 0
         self._lock = threading.Lock()
 
     def send(
@@ -67,8 +70,6 @@ class Input:
         view = memoryview(data).cast("B")
         with self._lock:
             sender = functools.partial(self._send, client, wakes=wakes, recovery=Recovery(client, deadline=deadline))
-            if self._offset is None:
-                self._offset = sender(b"", at=0, is_end=False)
             began = self._offset
             is_done = not view and not is_end
             while not (is_done or self.is_closed):
@@ -84,11 +85,18 @@ class Input:
     def _send(
         self, client: AgentClient, piece: bytes, *, at: int, is_end: bool, wakes: bool, recovery: Recovery
     ) -> int:
-        """How many bytes of input the process has taken in all."""
+        """How many bytes of our input the process has taken in all."""
         while True:
             try:
                 taken = processes.send_input(
-                    client, self._process_id, piece, offset=at, is_end=is_end, wakes=wakes, deadline=recovery.deadline
+                    client,
+                    self._process_id,
+                    piece,
+                    writer=self._writer,
+                    offset=at,
+                    is_end=is_end,
+                    wakes=wakes,
+                    deadline=recovery.deadline,
                 )
             except DOUBTFUL as error:
                 recovery.after_failure(error, wakes=wakes)
@@ -105,12 +113,27 @@ class Feeder:
 
     The thread ends by itself when the process takes no more. One that waits for the source's next piece then cannot be
     woken: it ends with that piece, or with the program.
+
+    Args:
+        client: Of the agent.
+        process_input: Where the source goes.
+        source: What to send.
+        on_failure: Called by the thread when the source fails. The process gets no end of its input then, which is not
+            whole: whoever waits for the end of the process must hear that it may not come.
     """
 
-    def __init__(self, client: AgentClient, process_input: Input, source: Source) -> None:
+    def __init__(
+        self,
+        client: AgentClient,
+        process_input: Input,
+        source: Source,
+        *,
+        on_failure: Callable[[], object] = lambda: None,
+    ) -> None:
         self._client = client
         self._input = process_input
         self._pieces = _to_pieces(source)
+        self._on_failure = on_failure
         self._failure: BaseException | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._feed, name="vmnest-stdin", daemon=True)
@@ -121,6 +144,9 @@ class Feeder:
         self._thread.start()
         try:
             yield
+        except errors.VmnestError:
+            if self._failure is None:
+                raise  # else the reading was ended for that
         finally:
             self._stopping.set()
             self._thread.join(STOP_SECONDS)
@@ -138,26 +164,33 @@ class Feeder:
     def _feed(self) -> None:
         try:
             for piece in self._pieces:
-                if self._stopping.is_set():
+                if self._stopping.is_set() or not self._send(piece):
                     return
-                self._input.send(self._client, piece, wakes=False)
-                if self._input.is_closed:
-                    return
-            self._input.send(self._client, b"", is_end=True, wakes=False)
-        except (errors.AgentError, errors.MicroVMEndedError, errors.TransportError) as error:
-            # Whoever reads the output meets the same, and knows better what it means.
-            _logger.info("a process did not get all of its input: %s", error)
+            self._send(b"", is_end=True)
         except BaseException as error:
             self._failure = error
+            self._on_failure()
+
+    def _send(self, piece: bytes | memoryview, *, is_end: bool = False) -> bool:
+        """Send it; False if no more is wanted."""
+        try:
+            self._input.send(self._client, piece, is_end=is_end, wakes=False)
+        except (errors.ProcessNotFoundError, errors.MicroVMEndedError, *DOUBTFUL) as error:
+            # Whoever reads the output meets the same, and knows better what it means.
+            _logger.info("a process did not get all of its input: %s", error)
+            return False
+        return not self._input.is_closed
 
 
 @contextlib.contextmanager
-def feed(client: AgentClient, process_input: Input, source: Source | None) -> Iterator[None]:
-    """Feed a process its input while its output is read in this block; nothing if there is no source."""
+def feed(
+    client: AgentClient, process_input: Input, source: Source | None, *, on_failure: Callable[[], object]
+) -> Iterator[None]:
+    """Feed a process its input while its output is read in this block; nothing if there is no source. See ``Feeder``."""
     if source is None:
         yield
     else:
-        with Feeder(client, process_input, source).running():
+        with Feeder(client, process_input, source, on_failure=on_failure).running():
             yield
 
 

@@ -43,7 +43,7 @@ _HARMLESS_TWICE = frozenset({"KILL", "TERM"})
 
 
 class Taken(NamedTuple):
-    """What became of input: how many bytes the process has taken in all, and whether it takes no more."""
+    """What became of input: how much of the writer's the process has taken in all, and whether it takes no more."""
 
     offset: int
     is_closed: bool
@@ -132,17 +132,18 @@ def send_input(
     process_id: str,
     data: bytes,
     *,
+    writer: str,
     offset: int,
     is_end: bool = False,
     wait: float = wire.MAX_WAIT_SECONDS,
     wakes: bool = True,
     deadline: Deadline = NEVER,
 ) -> Taken:
-    """Send input, which begins after ``offset`` bytes of it; what the process has taken already is passed over.
+    """Send input, which begins after ``offset`` bytes of the writer's; what was taken already is passed over.
 
     This is one attempt: it may be made again with what was not taken.
     """
-    query = f"?offset={offset}&wait={deadline.clamp(wait):g}" + ("&eof=1" if is_end else "")
+    query = f"?writer={writer}&offset={offset}&wait={deadline.clamp(wait):g}" + ("&eof=1" if is_end else "")
     request = exchange.Request(
         "POST",
         f"{_path(process_id)}/stdin{query}",
@@ -155,9 +156,7 @@ def send_input(
     with client.send(request) as response:
         answer = to_object(response)
     taken = answer.get("offset")
-    # Who sends nothing asks how much was taken: that may be more.
-    most = offset + len(data) if data else None
-    if isinstance(taken, bool) or not isinstance(taken, int) or taken < 0 or (most is not None and taken > most):
+    if isinstance(taken, bool) or not isinstance(taken, int) or not 0 <= taken <= offset + len(data):
         raise errors.AgentAnswerError("the agent does not tell how much input it took")
     return Taken(taken, answer.get("closed") is True)
 

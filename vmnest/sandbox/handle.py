@@ -444,7 +444,7 @@ class Sandbox:
                 info = follower.begin()
             else:
                 info = starting.start(agent, wish, process_id=process_id)
-        return Process(info, agent=agent, awake=self._awake_agent, is_new=id is None, follower=follower)
+        return Process(info, agent=agent, awake=self._awake_agent, follower=follower)
 
     def processes(self) -> list[ProcessInfo]:
         """The processes in it that its agent knows: those that run, and the latest that have ended. Oldest first."""
@@ -467,7 +467,7 @@ class Sandbox:
         agent = self._process_agent()
         with _telling_lack(agent):
             info = processes.fetch(agent, process_id)
-        return Process(info, agent=agent, awake=self._awake_agent, offset=offset, is_new=False)
+        return Process(info, agent=agent, awake=self._awake_agent, offset=offset)
 
     def open_native_shell(self, *, timeout: float | None = NATIVE_SHELL_SECONDS) -> NativeShell:
         """Open the service's own shell, which needs no agent: for a MicroVM launched with ``SHELL_INGRESS``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import functools
 import logging
 import os
 import threading
@@ -69,7 +70,6 @@ class Process:
         agent: AgentClient,
         awake: Callable[[Deadline], AgentClient],
         offset: int = 0,
-        is_new: bool = True,
         follower: following.Follower | None = None,
     ) -> None:
         """Not for users: see ``Sandbox.spawn`` and ``Sandbox.attach_process``."""
@@ -81,7 +81,7 @@ class Process:
         self._name = info.command[0] if info.command else info.id
         self._agent = agent
         self._awake = awake
-        self._input = feeding.Input(info.id, offset=0 if is_new else None)
+        self._input = feeding.Input(info.id)
         self._follower = follower or following.Follower(agent, info.id, name=self._name, offset=offset)
         self._end: outputs.Exit | None = None
         self._reading = threading.Lock()  # held by the thread that asks for the next piece
@@ -208,16 +208,22 @@ class Process:
         """Feed it all of its input, close that, and read its output to the end.
 
         Args:
-            data: Bytes, or pieces of them, which a thread takes.
+            data: Bytes, or pieces of them, which a thread takes. What they raise is raised here; it runs on.
             output_limit: Bytes of each stream that the result holds, half of its beginning and half of its end.
             timeout: Seconds; None for no end.
 
         Raises:
+            errors.NoInputError: there is data, and it was started without an input.
             errors.WaitTimeoutError: it has not ended in time, and runs on.
         """
+        if data is None and self._has_input:
+            data = b""
+        elif data is not None and not self._has_input:
+            raise errors.NoInputError(f"process {self.id} was started without a standard input")
         deadline = Deadline(timeout, clock=self._agent.clock)
         outlet = commands.Outlet(limit=output_limit)
-        with feeding.feed(self._agent, self._input, data if data is not None or not self._has_input else b""):
+        give_up = functools.partial(self._follower.give_up, deadline)
+        with feeding.feed(self._agent, self._input, data, on_failure=give_up):
             while (chunk := self._next(deadline)) is not None:
                 outlet.take(chunk)
         assert self._end is not None

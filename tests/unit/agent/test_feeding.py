@@ -28,13 +28,13 @@ def test_input_goes_in_pieces_with_the_count_of_what_went_before(connect_agent: 
     script = peer()
     data = bytes(range(256)) * 10_000
     with ScriptedServer(script, repeat_last=True) as server:
-        box = feeding.Input("p")
+        box = feeding.Input("p", writer="me")
         assert box.send(connect_agent(server), data) == len(data)
         assert box.send(connect_agent(server), b"more", is_end=True) == 4
     assert script.input == data + b"more"
     assert all(len(request.body) <= wire.MAX_STDIN_BYTES for request in server.requests)
-    assert server.requests[0].target == "/v1/processes/p/stdin?offset=0&wait=25"
-    assert server.requests[-1].target == f"/v1/processes/p/stdin?offset={len(data)}&wait=25&eof=1"
+    assert server.requests[0].target == "/v1/processes/p/stdin?writer=me&offset=0&wait=25"
+    assert server.requests[-1].target == f"/v1/processes/p/stdin?writer=me&offset={len(data)}&wait=25&eof=1"
     assert server.requests[0].headers["content-type"] == "application/octet-stream"
 
 
@@ -57,12 +57,13 @@ def test_what_was_not_taken_is_sent_again(connect_agent: Any) -> None:
         return json_answer(200, {"offset": next(taken), "closed": False})
 
     with ScriptedServer(take, repeat_last=True) as server:
-        assert feeding.Input("p").send(connect_agent(server), b"0123456789", is_end=True) == 10
+        box = feeding.Input("p", writer="me")
+        assert box.send(connect_agent(server), b"0123456789", is_end=True) == 10
     assert asked == [
-        ("offset=0&wait=25&eof=1", b"0123456789"),
-        ("offset=3&wait=25&eof=1", b"3456789"),
-        ("offset=3&wait=25&eof=1", b"3456789"),
-        ("offset=8&wait=25&eof=1", b"89"),
+        ("writer=me&offset=0&wait=25&eof=1", b"0123456789"),
+        ("writer=me&offset=3&wait=25&eof=1", b"3456789"),
+        ("writer=me&offset=3&wait=25&eof=1", b"3456789"),
+        ("writer=me&offset=8&wait=25&eof=1", b"89"),
     ]
 
 
@@ -90,12 +91,14 @@ def test_nothing_is_sent_for_nothing(connect_agent: Any) -> None:
         assert feeding.Input("p").send(connect_agent(server), b"") == 0
 
 
-def test_of_a_process_that_others_fed_it_asks_how_much_it_has(connect_agent: Any) -> None:
+def test_two_who_write_in_turns_lose_nothing(connect_agent: Any) -> None:
     script = peer()
-    script.input = b"by another"
     with ScriptedServer(script, repeat_last=True) as server:
-        assert feeding.Input("p", offset=None).send(connect_agent(server), b"!") == 1
-    assert script.input == b"by another!"
+        client, one, other = connect_agent(server), feeding.Input("p"), feeding.Input("p")
+        for data in (b"a", b"b c ", b"d"):
+            assert one.send(client, data) == len(data)
+            assert other.send(client, b"more ") == 5
+    assert script.input == b"amore b c more dmore "
 
 
 @pytest.mark.parametrize("taken", [None, -1, 11, True, "3"])

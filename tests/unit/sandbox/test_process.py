@@ -51,11 +51,11 @@ def script(text: str) -> list[str]:
     return ["-c", text]
 
 
-def scripted(peer: ProcessPeer, client: AgentClient, *, is_new: bool = True, offset: int = 0) -> Process:
+def scripted(peer: ProcessPeer, client: AgentClient, *, offset: int = 0) -> Process:
     """The one process of a scripted agent."""
     peer.known.add("p")
     info = outputs.parse_info({**peer.document(), "id": "p"})
-    return Process(info, agent=client, awake=lambda deadline: client, is_new=is_new, offset=offset)
+    return Process(info, agent=client, awake=lambda deadline: client, offset=offset)
 
 
 # -- output ------------------------------------------------------------------------------------------------------------
@@ -349,12 +349,12 @@ def test_a_write_wakes_whoever_waits_for_the_sandbox(connect_agent: Any) -> None
     assert process._follower.recovery._stirred.is_set()
 
 
-def test_input_of_a_process_that_was_attached_to_goes_on_where_it_is(connect_agent: Any) -> None:
+def test_all_who_are_attached_to_a_process_may_write_to_it(connect_agent: Any) -> None:
     peer = ProcessPeer()
-    peer.input = b"before"
     with ScriptedServer(peer, repeat_last=True) as server:
-        scripted(peer, connect_agent(server), is_new=False).write(b"after")
-    assert peer.input == b"beforeafter"
+        one, other = (scripted(peer, connect_agent(server)) for _ in range(2))
+        assert [one.write(b"first "), other.write(b"second "), one.write(b"third")] == [6, 7, 5]
+    assert peer.input == b"first second third"
 
 
 def test_an_offset_goes_on_from_there(connect_agent: Any) -> None:
