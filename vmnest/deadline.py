@@ -74,6 +74,12 @@ class Deadline:
         """Nothing is left."""
         return self.remaining() == 0.0
 
+    def expire(self) -> None:
+        """Let nothing be left, for whoever waits in any thread."""
+        assert self is not NEVER
+        self.seconds = self.seconds or 0.0
+        self._at = self._clock.monotonic()
+
     def check(self, what: str) -> None:
         """Raise WaitTimeoutError if nothing is left; ``what`` names what was waited for."""
         if self.expired:

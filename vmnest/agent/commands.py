@@ -100,20 +100,27 @@ def _run(
     deadline: Deadline,
 ) -> results.ExecResult:
     follower = following.Follower(client, process_id, name=command.command, first=answer)
-    try:
-        with feeding.feed(client, feeding.Input(process_id), stdin):
-            while (chunk := follower.next(deadline)) is not None:
-                outlet.take(chunk)
-    except errors.WaitTimeoutError as error:
-        raise starting.lost(command.command, error, process_id=process_id) from error
-    except errors.VmnestError as error:
-        refusals.cast_doubt(error)
-        raise
-    except BaseException:
-        # The caller's function failed, or the caller was interrupted: nobody waits for the command any more.
-        follower.stop()
+    patience = Deadline(deadline.remaining(), clock=client.clock)
+
+    def give_up() -> None:
+        """The caller's source failed: nobody wants what the command would make of a part of its input."""
         _end(client, process_id)
-        raise
+        follower.give_up(patience)
+
+    with feeding.feed(client, feeding.Input(process_id), stdin, on_failure=give_up):
+        try:
+            while (chunk := follower.next(patience)) is not None:
+                outlet.take(chunk)
+        except errors.WaitTimeoutError as error:
+            raise starting.lost(command.command, error, process_id=process_id) from error
+        except errors.VmnestError as error:
+            refusals.cast_doubt(error)
+            raise
+        except BaseException:
+            # The caller's function failed, or the caller was interrupted: nobody waits for the command any more.
+            follower.stop()
+            _end(client, process_id)
+            raise
     assert follower.exit is not None
     return _check(command, outlet.to_result(follower.exit))
 

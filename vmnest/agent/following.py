@@ -26,7 +26,7 @@ __all__ = ["Follower"]
 
 
 class Follower:
-    """Reads one process's output. One thread reads at a time; ``stop`` and ``recovery.stir`` are for any.
+    """Reads one process's output. One thread reads at a time; ``stop``, ``give_up`` and ``recovery.stir`` are for any.
 
     Args:
         client: Of the agent.
@@ -103,6 +103,12 @@ class Follower:
         self._events = iter(())
         if answer is not None:
             answer.close()
+
+    def give_up(self, deadline: Deadline) -> None:
+        """Let a ``next`` that waits within this deadline raise WaitTimeoutError now."""
+        deadline.expire()
+        self.stop()
+        self.recovery.stir()
 
     def _next_event(self) -> outputs.Event | None:
         """The next event; None when there is none yet, and it was seen to that there may be."""
