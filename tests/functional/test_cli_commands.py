@@ -239,7 +239,7 @@ def test_a_command_in_a_terminal_can_be_left_and_returned_to(cli: Cli, box: str)
         assert terminal.wait() == 0
         assert terminal.modes() == terminal.modes_before
     job = running_job(cli, box, line)
-    assert f"vmnest attach {box} {job}".encode() in shown
+    assert f"vmnest attach -i {box} {job}".encode() in shown
     with on_terminal(cli, "attach", "-i", box, job) as terminal:
         terminal.read_until(b"ready")
         terminal.type(b"word\r")

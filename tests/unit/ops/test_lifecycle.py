@@ -19,27 +19,30 @@ def here(local_cloud: LocalCloud, monkeypatch: pytest.MonkeyPatch) -> LocalCloud
     return local_cloud
 
 
+def exec_line(line: str) -> dict[str, object]:
+    """Run a line of shell in it."""
+    return commands.exec_command(name="web", command=commands.Command([line], shell=True))
+
+
 def test_what_is_stopped_is_marked_and_goes_on_where_it_was(here: LocalCloud) -> None:
-    commands.exec_command(name="web", words=["echo kept > /work/file; sleep 999 & echo $! > /work/pid"], shell=True)
+    exec_line("echo kept > /work/file; sleep 999 & echo $! > /work/pid")
     stopped = lifecycle.stop_sandbox(name="web")
     assert (stopped["state"], stopped["local_details"]) != ("RUNNING", None)
     assert stopped["stopped_at"] is not None
     assert lifecycle.stop_sandbox(name="web")["state"] == "SUSPENDED"
     with pytest.raises(errors.SandboxSuspendedError):
-        commands.exec_command(name="web", words=["true"], resume=False)
+        commands.exec_command(name="web", command=commands.Command(["true"]), resume=False)
     assert sandboxes.show_sandbox(name="web")["state"] == "SUSPENDED"
     started = lifecycle.start_sandbox(name="web")
     assert (started["state"], started["stopped_at"]) == ("RUNNING", None)
     assert lifecycle.start_sandbox(name="web")["state"] == "RUNNING"
-    words = ["cat", "/work/file", "/work/pid"]
-    before = commands.exec_command(name="web", words=words)["stdout"]
-    assert str(before).startswith("kept\n")
-    assert commands.exec_command(name="web", words=["kill -0 $(cat /work/pid)"], shell=True)["exit_code"] == 0
+    assert str(exec_line("cat /work/file /work/pid")["stdout"]).startswith("kept\n")
+    assert exec_line("kill -0 $(cat /work/pid)")["exit_code"] == 0
 
 
 def test_its_use_starts_what_is_stopped(here: LocalCloud) -> None:
     lifecycle.stop_sandbox(name="web")
-    assert commands.exec_command(name="web", words=["echo", "hi"])["stdout"] == "hi\n"
+    assert commands.exec_command(name="web", command=commands.Command(["echo", "hi"]))["stdout"] == "hi\n"
     shown = sandboxes.show_sandbox(name="web")
     assert (shown["state"], shown["stopped_at"]) == ("RUNNING", None)
 
