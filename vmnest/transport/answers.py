@@ -59,13 +59,13 @@ class Headers:
 
 
 class Patience:
-    """How long the next wait of one exchange may be; remembers whether the peer has answered anything, and hung up.
+    """How long the next wait of one exchange may be; remembers what was sent, whether anything came, and the end.
 
     ``on_silence`` is called whenever nothing has come for ``read_timeout`` seconds, and the wait goes on, unless it
     raises; without it the exchange ends then.
     """
 
-    __slots__ = ("answered", "deadline", "ended", "on_silence", "read_timeout")
+    __slots__ = ("answered", "deadline", "ended", "on_silence", "read_timeout", "sent_bytes")
 
     def __init__(
         self, deadline: Deadline, read_timeout: float | None, on_silence: Callable[[], object] | None = None
@@ -73,8 +73,13 @@ class Patience:
         self.deadline = deadline
         self.read_timeout = read_timeout
         self.on_silence = on_silence
+        self.begin()
+
+    def begin(self) -> None:
+        """An exchange begins."""
         self.answered = False
         self.ended = False
+        self.sent_bytes = 0
 
     def seconds(self) -> float | None:
         """The timeout of the next send, None for no end; raises TimeoutError if nothing is left."""

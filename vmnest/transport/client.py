@@ -23,6 +23,10 @@ _IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"})
 _IDLE_LIMIT_SECONDS = 55.0
 _IDLE_LIMIT_UNREPEATABLE_SECONDS = 5.0
 _MAX_IDLE_PER_ORIGIN = 16
+# A connection that was closed while it was idle shows it within a round trip. What ends later was cut: by a suspend,
+# perhaps, which a repeat would undo.
+_STALE_SECONDS = 1.0
+_STALE_BYTES = 256 * 1024  # of the body, before that shows
 
 _URL = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
@@ -114,8 +118,8 @@ class Transport:
             read_timeout: The longest silence of the peer.
             on_silence: Called at the end of each such silence, and the wait goes on, unless it raises: then the
                 exchange is over. Without it, the silence ends it.
-            retry_stale: A pooled connection may turn out to have been closed by the peer. Repeat the request on a new
-                one if nothing was answered, even when the method is not idempotent.
+            retry_stale: A pooled connection may turn out, at once, to have been closed by the peer. Repeat the request
+                on a new one if nothing was answered, even when the method is not idempotent.
 
         Raises:
             errors.UsageError: the URL, the method or a header cannot be sent.
@@ -128,10 +132,12 @@ class Transport:
         patience = Patience(deadline, read_timeout, on_silence)
         connection = self._own_pool().take(origin, idle_limit=limit)
         if connection is not None:
+            began = self._clock.monotonic()
             try:
                 return self._exchange(connection, request, patience)
             except errors.ConnectionLostError:
-                if patience.answered or not (is_repeatable and can_replay):
+                is_late = self._clock.monotonic() - began > _STALE_SECONDS or patience.sent_bytes > _STALE_BYTES
+                if is_late or patience.answered or not (is_repeatable and can_replay):
                     raise
         return self._exchange(self._open(origin, deadline, connect_timeout), request, patience)
 

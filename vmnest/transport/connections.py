@@ -114,7 +114,7 @@ class Connection:
             errors.TransportError: no answer; the connection is closed then. ``patience.answered`` tells whether the
                 peer had begun one.
         """
-        patience.answered = patience.ended = False
+        patience.begin()
         try:
             self._send(request, patience)
             answer = self._receive(patience)
@@ -186,6 +186,7 @@ class Connection:
             if piece:
                 self._sock.settimeout(patience.seconds())
                 raw.send(b"%x\r\n" % len(piece) + piece + b"\r\n" if request.is_chunked else piece)
+                patience.sent_bytes += len(piece)
         if request.is_chunked:
             raw.send(b"0\r\n\r\n")
 

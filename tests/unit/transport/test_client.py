@@ -297,6 +297,23 @@ def test_a_half_answer_on_a_used_connection_is_not_repeated(serve: Serve, sender
     assert len(peer.requests) == 2
 
 
+@pytest.mark.parametrize(("size", "seconds", "requests"), [(4, 0.9, 3), (4, 1.1, 2), (300_000, 0, 2)])
+def test_what_is_cut_later_was_not_sent_over_a_stale_connection(
+    serve: Serve, fake_clock: FakeClock, size: int, seconds: float, requests: int
+) -> None:
+    def pieces():
+        fake_clock.advance(seconds)
+        yield bytes(size)
+
+    sender = transport.Transport(environ={}, clock=fake_clock)
+    peer = serve(Answer(), HangUp(), HangUp())
+    ask(sender, peer)
+    with pytest.raises(errors.ConnectionLostError):
+        ask(sender, peer, "PUT", body=pieces)
+    assert len(peer.requests) == requests
+    sender.close()
+
+
 @pytest.mark.parametrize(
     ("idle", "retry_stale", "connections"), [(4, False, 1), (6, False, 2), (6, True, 1), (54, True, 1), (56, True, 2)]
 )
