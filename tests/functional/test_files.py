@@ -127,19 +127,28 @@ def test_many_files_are_listed_and_moved(box: Sandbox, tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path / "many" / "sub")) == 2000
 
 
-def test_while_a_sandbox_is_suspended_a_download_waits_and_does_not_wake_it(box: Sandbox, tmp_path: Path) -> None:
-    box.shell("head -c 50000000 /dev/urandom > big", check=True)
+@pytest.mark.parametrize("goes_in", [True, False])
+def test_while_a_sandbox_is_suspended_a_transfer_waits_and_does_not_wake_it(
+    box: Sandbox, tmp_path: Path, goes_in: bool
+) -> None:
+    if goes_in:
+        (tmp_path / "big").write_bytes(os.urandom(50_000_000))
+    else:
+        box.shell("head -c 50000000 /dev/urandom > big", check=True)
     suspended = threading.Event()
 
     def suspend_once(progress: Progress) -> None:
-        if progress.bytes and not suspended.is_set():
+        if progress.bytes > MIB and not suspended.is_set():
             box.suspend()
             suspended.set()
 
-    def download() -> None:
-        box.files.download("big", tmp_path / "big", progress=suspend_once)
+    def transfer() -> None:
+        if goes_in:
+            box.files.upload(tmp_path / "big", "big", progress=suspend_once)
+        else:
+            box.files.download("big", tmp_path / "big", progress=suspend_once)
 
-    thread = threading.Thread(target=download)
+    thread = threading.Thread(target=transfer)
     thread.start()
     assert suspended.wait(60)
     try:

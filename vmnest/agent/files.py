@@ -119,12 +119,19 @@ class RemoteFiles:
             silence=SILENCE_SECONDS,
             deadline=deadline,
         )
-        return cuts.repeated(
-            self._client,
-            lambda wakes: self._members(request, wakes=wakes),
-            may_repeat=lambda: not sent.source.is_spent,
-            deadline=deadline,
-        )
+        try:
+            return cuts.repeated(
+                self._client,
+                lambda wakes: self._members(request, wakes=wakes),
+                may_repeat=lambda: not sent.source.is_spent,
+                deadline=deadline,
+            )
+        except _SourceError as failure:
+            raise failure.reason from failure.reason.__cause__
+        except errors.TransportError as cut:
+            if sent.source.is_spent:
+                cut.add_hint("What it is made of can be read only once: a file, or bytes, would have been sent again.")
+            raise
 
     # -- the file system -----------------------------------------------------------------------------------------------
 
@@ -254,6 +261,14 @@ class RemoteFiles:
         return _to_object(bytes(data))
 
 
+class _SourceError(Exception):
+    """What is sent cannot be had: if it comes from another sandbox, that must not pass for a cut of the way here."""
+
+    def __init__(self, reason: errors.VmnestError) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class _Sent:
     """A source on its way: what the latest attempt sent."""
 
@@ -264,10 +279,16 @@ class _Sent:
 
     def pieces(self) -> Iterator[bytes]:
         self.count, self._hash = 0, hashlib.sha256()
-        for piece in self.source.pieces():
+        for piece in self._guarded():
             self._hash.update(piece)
             self.count += len(piece)
             yield piece
+
+    def _guarded(self) -> Iterator[bytes]:
+        try:
+            yield from self.source.pieces()
+        except errors.VmnestError as error:
+            raise _SourceError(error) from error
 
     def digest(self) -> str:
         return self._hash.hexdigest()

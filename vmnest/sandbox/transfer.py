@@ -148,28 +148,10 @@ def relay_tree(
     check_patterns(exclude)
 
     def take(pieces: Iterator[bytes]) -> Transfer:
-        source = from_data(_watched(lambda: _as_source(pieces), progress, total=None, path=remote)())
-        try:
-            return choose_other(wire.FEATURE_TREE).write_tree(destination, source, deadline=deadline)
-        except _SourceCutError as cut:
-            raise cut.reason from None
+        source = from_data(_watched(lambda: pieces, progress, total=None, path=remote)())
+        return choose_other(wire.FEATURE_TREE).write_tree(destination, source, deadline=deadline)
 
     return choose(wire.FEATURE_TREE).read_tree(remote, take, exclude=exclude, deadline=deadline)
-
-
-class _SourceCutError(Exception):
-    """What is sent on was cut where it comes from: that must not pass for a cut where it goes to."""
-
-    def __init__(self, reason: errors.TransportError) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-def _as_source(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    try:
-        yield from pieces
-    except errors.TransportError as cut:
-        raise _SourceCutError(cut) from cut
 
 
 def check_patterns(exclude: Sequence[str]) -> list[bytes]:
