@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -262,7 +263,7 @@ def test_after_all_that_the_agent_has_written_no_traceback(agent: Agent) -> None
 # -- a listener of our own
 
 
-@contextmanager
+@contextlib.contextmanager
 def listening(respond: object) -> Iterator[tuple[str, int]]:
     """A listener in this process."""
     assert callable(respond)
@@ -500,6 +501,17 @@ def test_threads_are_used_again() -> None:
         for _ in range(20):
             assert ask(address).startswith(b"HTTP/1.1 200 ")
     assert len(names) <= 3
+
+
+def test_an_open_connection_holds_little_memory() -> None:
+    with listening(lambda request: answers.Answer(200)) as address, contextlib.ExitStack() as stack:
+        tracemalloc.start()
+        stack.callback(tracemalloc.stop)
+        for _ in range(20):
+            connection = stack.enter_context(socket.create_connection(address, timeout=20))
+            connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+        assert tracemalloc.get_traced_memory()[0] < 20 * 32 * 1024
 
 
 def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
