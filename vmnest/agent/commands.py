@@ -39,6 +39,8 @@ class Outlet:
         on_stdout: streams.Sink | None = None,
         on_stderr: streams.Sink | None = None,
     ) -> None:
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+            raise errors.UsageError(f"output_limit must be a number of bytes: {limit!r:.100}")
         self._stdout, self._stderr = streams.Collector(limit), streams.Collector(limit)
         self.sinks: dict[str, streams.Sink] = {
             "stdout": on_stdout or self._stdout,

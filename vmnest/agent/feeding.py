@@ -186,7 +186,7 @@ class Feeder:
 def feed(
     client: AgentClient, process_input: Input, source: Source | None, *, on_failure: Callable[[], object]
 ) -> Iterator[None]:
-    """Feed a process its input while its output is read in this block; nothing if there is no source. See ``Feeder``."""
+    """Feed a process its input, if there is any, while its output is read in this block. See ``Feeder``."""
     if source is None:
         yield
     else:

@@ -11,6 +11,7 @@ nobody knows; then an error says so.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,7 @@ class Follower:
         self.recovery = Recovery(client, deadline=self._deadline)
         self._is_quiet = False
         self._answer: processes.Answer | None = None
+        self._owner = os.getpid()  # the process of this machine that asked for it
         self._events: Iterator[outputs.Event] = iter(())
         if first is not None:
             self._read(first)
@@ -84,6 +86,8 @@ class Follower:
             errors.AgentUnreachableError: nobody knows what became of the process.
         """
         self._deadline.inner = deadline
+        if self._owner != os.getpid():
+            self.stop()  # a forked child and its parent would each get a part of one answer
         try:
             while self.exit is None:
                 event = self._next_event()
@@ -101,7 +105,7 @@ class Follower:
         """End the answer that is under way; ``next`` would ask for another."""
         answer, self._answer = self._answer, None
         self._events = iter(())
-        if answer is not None:
+        if answer is not None and self._owner == os.getpid():
             answer.close()
 
     def give_up(self, deadline: Deadline) -> None:
@@ -147,6 +151,7 @@ class Follower:
 
     def _read(self, answer: processes.Answer) -> None:
         self._is_quiet = True
+        self._owner = os.getpid()
         self._answer = answer
         self._events = answer.events(offset=self.offset)
 

@@ -94,6 +94,9 @@ def _send(
         try:
             return read(client.send(request))
         except errors.VmnestError as error:
+            if error.details.get("agent_code") == wire.ALREADY_STARTED:
+                # It has forgotten what became of it: asking again tells no more.
+                raise lost(name, error, process_id=process_id) from error
             if not _is_doubtful(request, error):
                 exchange.judge(request, error)
                 raise

@@ -52,7 +52,8 @@ class Process:
     and goes on after cut connections and suspensions at the very byte. While its sandbox is suspended, reading waits
     until something resumes it: ``write`` and ``signal`` do, reading and ``resize`` do not.
 
-    Safe for threads, of which one reads at a time: ``wait`` in another waits for the one that iterates.
+    Safe for threads, of which one reads at a time: ``wait`` in another waits for the one that iterates. A forked child
+    may read it as its parent does: each gets all that comes from then on.
 
     Attributes:
         id: By it, any process of any machine can attach to it.
@@ -184,12 +185,17 @@ class Process:
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end, and return its exit code. Output that nobody has read is read and dropped.
 
+        Args:
+            timeout: Seconds; None for no end. With 0 it is asked once, and no output is read.
+
         Raises:
             errors.WaitTimeoutError: it has not ended within so many seconds.
             errors.MicroVMEndedError: the sandbox has ended, and it with it.
             errors.AgentUnreachableError: nobody knows what became of it.
         """
         deadline = Deadline(timeout, clock=self._agent.clock)
+        if timeout == 0 and (code := self.poll()) is not None:
+            return code
         while self._end is None or self._follower.exit is None:
             if self._is_read_elsewhere():
                 deadline.check(f"the end of {self._name}")
@@ -318,8 +324,7 @@ class Process:
 
     def _next(self, deadline: Deadline) -> outputs.Chunk | None:
         """The next piece of output for the one thread that asks; None at the end."""
-        left = deadline.remaining()
-        if not self._reading.acquire(timeout=-1 if left is None else left):
+        while not self._reading.acquire(timeout=-1 if (left := deadline.remaining()) is None else left):
             deadline.check(f"the end of {self._name}")
         try:
             chunk = self._follower.next(deadline)

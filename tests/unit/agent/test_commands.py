@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -151,6 +152,28 @@ def test_input_is_fed_while_output_is_read(connect_agent: Any) -> None:
         client = connect_agent(server)
         assert client.exec("x", stdin=[b"some ", b"input"]).stdout == b"got it"
     assert script.input == b"some input"
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), errors.ConnectionLostError("boom")], ids=repr)
+def test_a_source_that_fails_ends_the_command_that_waits_for_more(connect_agent: Any, error: Exception) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"some"
+        raise error
+
+    script = ProcessPeer(("stdout", b"waiting"), end=None)
+    with ScriptedServer(script, repeat_last=True) as server:
+        with pytest.raises(type(error), match="boom") as caught:
+            connect_agent(server).exec("x", stdin=broken())
+        assert "DELETE" in [request.method for request in server.requests]
+    assert caught.value is error
+    assert script.input == b"some"
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, True])
+def test_a_limit_that_is_no_number_of_bytes_is_refused_before_anything_runs(connect_agent: Any, limit: Any) -> None:
+    with ScriptedServer() as server, pytest.raises(errors.UsageError, match="output_limit"):
+        connect_agent(server).exec("x", output_limit=limit)
+    assert server.requests == []
 
 
 # -- agents without processes ------------------------------------------------------------------------------------------

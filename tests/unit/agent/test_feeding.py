@@ -222,6 +222,25 @@ def test_an_error_of_the_source_reaches_the_caller(connect_agent: Any) -> None:
         feed(connect_agent(server), broken(), until=lambda: True)
 
 
+def test_a_source_that_fails_as_connections_do_is_no_lost_connection(connect_agent: Any) -> None:
+    """It may read from another sandbox."""
+
+    def broken() -> Iterator[bytes]:
+        raise errors.ConnectionLostError("its own connection")
+        yield b""
+
+    told = threading.Event()
+
+    def run(client: Any) -> None:
+        with feeding.feed(client, feeding.Input("p"), broken(), on_failure=told.set):
+            assert told.wait(10)
+            raise errors.WaitTimeoutError("the reading was ended for that")
+
+    with ScriptedServer() as server, pytest.raises(errors.ConnectionLostError, match="its own"):
+        run(connect_agent(server))
+    assert server.requests == []
+
+
 def test_pieces_that_are_no_bytes_are_refused(connect_agent: Any) -> None:
     with ScriptedServer(peer(), repeat_last=True) as server, pytest.raises(errors.UsageError, match="str"):
         feed(connect_agent(server), ["text"], until=lambda: True)
@@ -249,5 +268,8 @@ def test_a_block_that_ends_does_not_wait_for_a_source_that_does_not(
 
 
 def test_without_a_source_nothing_is_fed(connect_agent: Any) -> None:
-    with ScriptedServer() as server, feeding.feed(connect_agent(server), feeding.Input("p"), None):
+    with (
+        ScriptedServer() as server,
+        feeding.feed(connect_agent(server), feeding.Input("p"), None, on_failure=pytest.fail),
+    ):
         pass

@@ -204,6 +204,14 @@ def test_an_agent_without_processes_is_unsupported(connect_agent: Any, refusal: 
         start(connect_agent(server))
 
 
+def test_an_id_of_which_the_agent_has_forgotten_what_became_is_told_at_once(connect_agent: Any) -> None:
+    used = json_answer(409, {"detail": "a command of this id was started before", "code": "already_started"})
+    with ScriptedServer(used, repeat_last=True) as server, pytest.raises(errors.AgentUnreachableError) as caught:
+        start(connect_agent(server))
+    assert caught.value.details == {"outcome": "unknown", "process": "p"}
+    assert len(server.requests) == 1
+
+
 def test_the_beginning_of_a_watched_start_may_be_cut_anywhere(connect_agent: Any) -> None:
     script = ProcessPeer(end=DONE)
     with ScriptedServer(script, repeat_last=True) as server:

@@ -106,6 +106,18 @@ def test_a_wait_reads_on_and_drops_what_nobody_reads(spawn: Any) -> None:
     assert process.offset == 30_000_000
 
 
+def test_a_wait_of_no_time_sees_an_end_that_is_there(spawn: Any) -> None:
+    process = spawn("sh", script("echo out; exit 3"))
+    end = time.monotonic() + 20
+    while process.poll() is None:
+        assert time.monotonic() < end
+    again = spawn("sleep", ["60"])
+    with pytest.raises(errors.WaitTimeoutError):
+        again.wait(0)
+    assert process.wait(0) == 3
+    assert b"".join(chunk.data for chunk in process) == b"out\n"
+
+
 def test_a_wait_that_is_over_loses_nothing(spawn: Any) -> None:
     process = spawn("sh", script("echo a; read line; echo b"), has_stdin=True)
     chunks = process.chunks()
@@ -184,6 +196,23 @@ def test_communicate_feeds_reads_and_tells_the_end(spawn: Any) -> None:
     assert spawn("cat", has_stdin=True).communicate() == ExecResult(0, b"", b"")
     limited = spawn("sh", script("head -c 1000 /dev/zero; exit 1")).communicate(output_limit=100)
     assert (limited.exit_code, len(limited.stdout), limited.stdout_missing) == (1, 100, Missing(50, 900))
+
+
+def test_communicate_with_a_source_that_fails_leaves_it_running(spawn: Any) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"some"
+        raise ValueError("boom")
+
+    process = spawn("cat", has_stdin=True)
+    with pytest.raises(ValueError, match="boom"):
+        process.communicate(broken())
+    assert process.poll() is None
+    assert process.communicate(b" more").stdout.endswith(b" more")
+
+
+def test_communicate_has_nobody_to_give_data_to_without_an_input(spawn: Any) -> None:
+    with pytest.raises(errors.NoInputError):
+        spawn("cat").communicate(b"data")
 
 
 def test_communicate_that_takes_too_long_leaves_it_running(spawn: Any) -> None:
@@ -271,6 +300,22 @@ def test_a_forked_child_that_leaves_the_block_kills_nothing(spawn: Any) -> None:
                 os._exit(0)
         os.waitpid(pid, 0)
         assert process.poll() is None
+
+
+def test_a_forked_child_and_its_parent_both_read_all(spawn: Any) -> None:
+    process = spawn("sh", script("echo begin; while [ ! -e go ]; do sleep 0.02; done; rm go; seq 20000"))
+    reading = iter(process)
+    assert next(reading).data == b"begin\n"
+    expected = b"".join(b"%d\n" % number for number in range(1, 20001))
+    pid = os.fork()
+    if pid == 0:
+        try:
+            is_whole = b"".join(chunk.data for chunk in process) == expected
+        finally:
+            os._exit(0 if is_whole else 1)
+    spawn("touch", ["go"]).wait()
+    assert b"".join(chunk.data for chunk in reading) == expected
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 # -- suspension --------------------------------------------------------------------------------------------------------
