@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from .. import errors
 from ..deadline import Deadline
+from ..wire import names
 from .recovery import DOUBTFUL, Recovery
 
 if TYPE_CHECKING:
     from .client import AgentClient
 
-__all__ = ["LATE", "cast_doubt", "is_cut", "repeated"]
+__all__ = ["build_recovery", "cast_doubt", "is_cut", "repeated"]
 
 LATE = "what was cut off could not be done again in time"
 
 T = TypeVar("T")
 
+_logger = logging.getLogger(__name__)
+
 
 def is_cut(error: errors.VmnestError) -> bool:
     """The answer was lost after something had been sent. (With what was never sent, the client has tried enough.)"""
     return isinstance(error, errors.AgentUnreachableError) or (isinstance(error, errors.TransportError) and error.sent)
+
+
+def build_recovery(client: AgentClient, *, deadline: Deadline) -> Recovery:
+    """The waits between the attempts at a call, or at the rest of an answer. Nobody watches them: a sleep is logged."""
+    recovery = Recovery(client, deadline=deadline, late=LATE)
+    recovery.on_pause = _log_sleep
+    return recovery
+
+
+def _log_sleep(state: str | None) -> None:
+    if state == names.SUSPENDED:
+        _logger.warning("the sandbox is suspended; waiting until it is resumed")
 
 
 def cast_doubt(error: errors.VmnestError) -> None:
@@ -41,7 +57,7 @@ def repeated(client: AgentClient, ask: Callable[[bool], T], *, may_repeat: Calla
         errors.VmnestError: what ``ask`` raises. After the cut of one that may not be made again, whether it was done is
             unknown, and the error says so.
     """
-    recovery = Recovery(client, deadline=deadline, late=LATE)
+    recovery = build_recovery(client, deadline=deadline)
     is_first = True
     while True:
         try:

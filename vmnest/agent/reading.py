@@ -73,7 +73,7 @@ class Reading:
             errors.FileChangedError: after a cut it was not the same file any more.
             errors.TransportError: it was cut too often, or what was cut cannot be gone on with.
         """
-        recovery = Recovery(self._client, deadline=self._deadline, late=cuts.LATE)
+        recovery = cuts.build_recovery(self._client, deadline=self._deadline)
         while True:
             try:
                 for piece in self._present():

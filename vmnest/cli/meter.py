@@ -97,10 +97,10 @@ class Meter:
                 rate = pace.rate(now, 0 if step is None else step.bytes)
                 columns, _ = terminal.size()
                 line = render_line(self._doing, step, rate=rate, seconds=now - begun, columns=columns)
-                terminal.write_text(terminal.STDERR, f"\r{line}\x1b[K")
+                terminal.draw_line(line)
                 if self._end.wait(PERIOD_SECONDS):
                     break
-            terminal.write_text(terminal.STDERR, "\r\x1b[K")
+            terminal.draw_line("")
 
 
 class Pace:

@@ -25,6 +25,7 @@ __all__ = [
     "STDOUT",
     "Progress",
     "RawMode",
+    "draw_line",
     "is_terminal",
     "open_missing",
     "read_bytes",
@@ -96,8 +97,25 @@ def _wait(fd: int, *, writable: bool = False) -> None:
     poller.poll()
 
 
+class _Drawn:
+    """Whether a line stands on the terminal that gives way to other text."""
+
+    is_there = False
+
+
+def draw_line(text: str) -> None:
+    """Show a line on standard error, a terminal, in the place of the one that was drawn there before; none if empty."""
+    if text or _Drawn.is_there:
+        _Drawn.is_there = False
+        write_text(STDERR, f"\r{text}\x1b[K")
+        _Drawn.is_there = bool(text)
+
+
 def write_text(fd: int, text: str) -> None:
     """Write text in the stream's encoding; what that cannot express becomes a ``\\N`` escape."""
+    if fd == STDERR and _Drawn.is_there:
+        _Drawn.is_there = False
+        text = f"\r\x1b[K{text}"
     stream = sys.stdout if fd == STDOUT else sys.stderr
     encoding = getattr(stream, "encoding", None) or "utf-8"
     write_bytes(fd, text.encode(encoding, errors="backslashreplace"))
@@ -204,6 +222,6 @@ class Progress:
         seconds = 0
         while not self._end.wait(PROGRESS_AFTER_SECONDS):
             seconds += 1
-            write_text(STDERR, f"\r{self._text} ... {seconds} s")
+            draw_line(f"{self._text} ... {seconds} s")
         if seconds:
-            write_text(STDERR, "\r\x1b[K")
+            draw_line("")

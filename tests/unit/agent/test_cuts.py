@@ -106,14 +106,17 @@ def states(*told: str) -> Callable[[], str]:
     return lambda: rest.pop(0) if len(rest) > 1 else rest[0]
 
 
-def test_while_the_microvm_is_suspended_nothing_is_sent() -> None:
+def test_while_the_microvm_is_suspended_nothing_is_sent_and_a_line_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = FakeClock()
     script = Script(cut())
-    look = states(*[names.SUSPENDED] * 100, names.RUNNING)
+    look = states(names.SUSPENDING, *[names.SUSPENDED] * 100, names.RUNNING)
     with open_client(NOWHERE, clock=clock, look=look) as client:
         assert repeated(client, script) == "done"
     assert script.wakes == [True, False]
     assert clock.monotonic() > 100
+    assert caplog.messages == ["the sandbox is suspended; waiting until it is resumed"]
 
 
 def test_a_microvm_that_has_ended_is_an_error_at_once() -> None:

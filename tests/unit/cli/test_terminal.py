@@ -135,6 +135,15 @@ def test_progress_is_shown_on_a_terminal_and_wiped() -> None:
     assert output.endswith("\r\x1b[Kdone\r\n")
 
 
+def test_other_text_takes_the_place_of_a_line_that_is_drawn() -> None:
+    output = in_terminal(
+        "from vmnest.cli import terminal\n"
+        "terminal.draw_line('half')\nterminal.write_text(2, 'said\\n')\nterminal.draw_line('')\n"
+        "terminal.draw_line('more')\nterminal.draw_line('')\nprint('done')\n"
+    )
+    assert output == "\rhalf\x1b[K\r\x1b[Ksaid\r\n\rmore\x1b[K\r\x1b[Kdone\r\n"
+
+
 def test_what_is_quick_shows_no_progress() -> None:
     code = PROGRESS.format(seconds=0).replace("0.01", "60")
     assert in_terminal(code) == "done\r\n"
