@@ -50,7 +50,7 @@ class ProcessApi:
 
     def _start(self, request: Request) -> answers.Answer:
         query = queries.Query(request.head)
-        place = None if query.one("wait") is None else _parse_place(query)
+        place = None if query.one("wait") is None else _Place(query)
         document = documents.receive(request.body)
         process_id = commands.parse_id("id", document.text("id"))
         process, is_new = self._known.start(process_id, lambda: self._build_order(document))
@@ -69,14 +69,12 @@ class ProcessApi:
         return answers.build_json(200, self._find(request).document())
 
     def _output(self, request: Request) -> answers.Answer:
-        return self._stream(request, self._find(request), place=_parse_place(queries.Query(request.head)))
+        return self._stream(request, self._find(request), place=_Place(queries.Query(request.head)))
 
-    def _stream(self, request: Request, process: Process, *, place: tuple[int, float]) -> answers.Answer:
-        offset, wait = place
-        reader = readers.Reader(process, offset, loop=self._loop, connection=request.connection)
-        answer = answers.Answer(
-            200, length=None, blocks=reader.blocks(wait=wait), headers=(("Content-Type", wire.FRAMES_TYPE),)
-        )
+    def _stream(self, request: Request, process: Process, *, place: _Place) -> answers.Answer:
+        reader = readers.Reader(process, place.offset, loop=self._loop, connection=request.connection)
+        blocks = reader.blocks(wait=place.wait, limit=place.limit)
+        answer = answers.Answer(200, length=None, blocks=blocks, headers=(("Content-Type", wire.FRAMES_TYPE),))
         answer.close = reader.close
         return answer
 
@@ -117,9 +115,15 @@ class ProcessApi:
         return self._known.find(request.parameter)
 
 
-def _parse_place(query: queries.Query) -> tuple[int, float]:
-    """From which offset on output is wanted, and how long a quiet process is waited for."""
-    return query.count("offset"), query.seconds("wait", 0.0, maximum=wire.MAX_WAIT_SECONDS)
+class _Place:
+    """From which offset on output is wanted, how much of it, and how long a quiet process is waited for."""
+
+    __slots__ = ("limit", "offset", "wait")
+
+    def __init__(self, query: queries.Query) -> None:
+        self.offset = query.count("offset")
+        self.limit = query.count("limit", wire.MAX_STREAM_BYTES)
+        self.wait = query.seconds("wait", 0.0, maximum=wire.MAX_WAIT_SECONDS)
 
 
 def parse_signal(value: object) -> int:

@@ -56,19 +56,20 @@ class Reader:
         self._connection.settimeout(wire.CONNECTION_IDLE_SECONDS)
         self._process.detach()
 
-    def blocks(self, *, wait: float) -> Iterator[bytes]:
+    def blocks(self, *, wait: float, limit: int | None = None) -> Iterator[bytes]:
         """Frames in blocks, each as soon as there is something to tell.
 
         Args:
             wait: The answer ends when nothing has come for so many seconds.
+            limit: It ends after so many bytes of output, if not before. With 0 it only tells that the process is read.
 
         Raises:
             PeerGoneError: the client is gone.
         """
         document = json.dumps(self._process.document(), separators=(",", ":")).encode("ascii")
         head = frames.encode(frames.PROCESS, document)
-        left = wire.MAX_STREAM_BYTES
-        while left > 0:
+        left = wire.MAX_STREAM_BYTES if limit is None else min(limit, wire.MAX_STREAM_BYTES)
+        while left > 0 or head:
             begin = self._cursor.offset
             block = self._process.read(self._cursor, min(_BLOCK_BYTES, left))
             left -= self._cursor.offset - begin

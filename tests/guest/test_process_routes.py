@@ -230,6 +230,14 @@ def test_a_quiet_answer_ends_and_the_next_goes_on_where_it_ended(shared_agent: A
     assert follow(shared_agent, name).stdout == b"one\ntwo\n"
 
 
+def test_an_answer_has_no_more_output_than_was_asked_for(shared_agent: Agent) -> None:
+    name = begin(shared_agent, "sh", "-c", "printf abcdef; exec sleep 60")
+    path = f"/v1/processes/{name}/output?offset=0&wait=20"
+    assert shared_agent.request("GET", f"{path}&limit=3").body.endswith(frames.encode(frames.STDOUT, b"abc"))
+    assert shared_agent.request("GET", f"{path}&limit=0").body.endswith(b"}")  # of the document
+    assert shared_agent.request("GET", f"{path}&limit=-1").status == 400
+
+
 def test_an_offset_beyond_the_end_is_refused(shared_agent: Agent) -> None:
     name = begin(shared_agent, "true")
     reply = shared_agent.request("GET", f"{wire.PROCESSES_PATH}/{name}/output?offset=1")

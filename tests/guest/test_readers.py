@@ -107,6 +107,22 @@ def test_one_answer_is_bounded_and_the_next_goes_on(
     assert (offset, rounds) == (700_000, 3)
 
 
+def test_whoever_wants_no_output_yet_is_a_reader_all_the_same(
+    yard: Yard, open_reader: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retained, "MAX_UNCONFIRMED_BYTES", 100_000)
+    monkeypatch.setattr(wire, "READER_GRACE_SECONDS", 0.5)
+    one = yard.start("head", "-c", "3000000", "/dev/zero")
+    wait_until(lambda: one.is_paused)
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        assert [kind for kind, _ in decode(open_reader(one, 7).blocks(wait=0, limit=0))] == [frames.PROCESS]
+        open_reader(one, 7).close()
+        time.sleep(0.02)
+    assert one.is_paused
+    assert one.output.retain == "block"
+
+
 def test_several_read_at_once_each_at_its_own_place(yard: Yard) -> None:
     one = yard.shell("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.02; done")
     results: dict[int, bytes] = {}

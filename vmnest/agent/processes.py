@@ -25,6 +25,7 @@ __all__ = [
     "Taken",
     "fetch",
     "fetch_all",
+    "hold",
     "peek",
     "remove",
     "resize",
@@ -77,6 +78,19 @@ def watch_seconds(client: AgentClient, deadline: Deadline) -> float:
 def silence(client: AgentClient, wait: float) -> float:
     """When an answer that may be quiet for ``wait`` seconds does not come any more."""
     return wait + client.grace / 2
+
+
+def hold(client: AgentClient, process_id: str, *, offset: int, deadline: Deadline = NEVER) -> None:
+    """Tell that output from ``offset`` on is going to be read, although nobody asks for it yet. It wakes no sandbox.
+
+    Raises:
+        errors.ProcessNotFoundError: the agent does not know the process.
+        errors.SandboxSuspendedError: the sandbox is suspended.
+    """
+    path = f"{_path(process_id)}/output?offset={offset}&limit=0"
+    request = exchange.Request("GET", path, asked=refusals.PROCESS, deadline=deadline, wakes=False)
+    with client.send(request) as response:
+        response.read(SMALL_ANSWER_BYTES)
 
 
 class Answer:

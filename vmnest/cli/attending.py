@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from .. import errors
 from ..ops import commands
 from . import console, failure, ndjson, output, render, signals, terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ..agent.results import ExecResult
     from ..sandbox import Process
     from .words import Options
 
 __all__ = ["CollectingFront", "Front", "LinesFront"]
+
+HOLD_SECONDS = 20.0  # the agent takes a reader for gone who is silent for a minute
+JOIN_SECONDS = 0.5
 
 
 class Front:
@@ -42,15 +47,16 @@ class Front:
         interrupts = signals.Interrupts(process, remark=self._remark)
         is_forwarding = self._reads or not self._leaves
         try:
-            console.interact(
-                process,
-                options=self._options,
-                read_input=self._reads,
-                escape=self._reads and self._name is not None,
-                resumes=not getattr(self._options, "no_resume", False),
-                interrupts=interrupts if is_forwarding else None,
-                show=self.show(),
-            )
+            with _held(process):
+                console.interact(
+                    process,
+                    options=self._options,
+                    read_input=self._reads,
+                    escape=self._reads and self._name is not None,
+                    resumes=not getattr(self._options, "no_resume", False),
+                    interrupts=interrupts if is_forwarding else None,
+                    show=self.show(),
+                )
         except console.Left:
             self._advise(process)
             return None
@@ -176,6 +182,29 @@ class _Output:
         self.stream = stream
         self.data = data
         self.missing = 0
+
+
+@contextlib.contextmanager
+def _held(process: Process) -> Iterator[None]:
+    """While we wait for whoever reads our output (a pager may stand still for long), the process waits for us."""
+    import threading
+
+    is_over = threading.Event()
+
+    def hold() -> None:
+        signals.leave_to_main_thread()
+        while not is_over.wait(HOLD_SECONDS):
+            # Whoever reads hears of it, and says it better.
+            with contextlib.suppress(errors.VmnestError):
+                process.hold()
+
+    thread = threading.Thread(target=hold, name="vmnest-hold", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(JOIN_SECONDS)  # it may be in the middle of a request
 
 
 def _to_stdout(data: bytes) -> None:

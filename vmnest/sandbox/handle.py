@@ -418,7 +418,7 @@ class Sandbox:
             cwd, env, user, rlimits, timeout: See ``exec``.
             stdin: Give it an input that ``write`` writes to; else it can read nothing.
             pty: Run it in a terminal of so many columns and rows; ``write`` then types.
-            retain: ``block``: it waits while its output is read too slowly, and for a minute when nobody reads it.
+            retain: ``block``: it waits for a slow reader (see ``Process.hold``), and for a minute when nobody reads.
                 ``drop``: it never waits; of output that nobody has read in time the middle may be lost.
             output_limit: Bytes of its output that the sandbox keeps for later readers; 64 MiB if None.
             watch: Its output is going to be read at once: it comes with the same answer, which saves a round trip.

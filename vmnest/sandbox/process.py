@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Line", "Process"]
 
 KILL_SECONDS = 30.0  # at the end of a ``with`` block
+HOLD_SECONDS = 10.0
 MAX_LINE_CHARS = 1024 * 1024
 NEVER_SEEN = float("-inf")
 LOOK_SECONDS = 1.0  # so old may be what is known of the MicroVM's state when something is sent that must not wake it
@@ -234,6 +235,20 @@ class Process:
                 outlet.take(chunk)
         assert self._end is not None
         return outlet.to_result(self._end)
+
+    def hold(self) -> None:
+        """Tell that its output is still read, although nobody asks for more just now. A suspended sandbox sleeps on.
+
+        Whoever takes more than a minute for a piece of output calls this every now and then, from another thread: else
+        the sandbox takes the reader for gone, and of output that is too much to be kept the middle is lost.
+
+        Raises:
+            errors.VmnestError: see ``poll``.
+        """
+        is_asked_for = self._reading.locked()
+        if self._end is None and not is_asked_for and not self._may_sleep():
+            deadline = Deadline(HOLD_SECONDS, clock=self._agent.clock)
+            processes.hold(self._agent, self.id, offset=self.offset, deadline=deadline)
 
     # -- input, signals, terminal --------------------------------------------------------------------------------------
 

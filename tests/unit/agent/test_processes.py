@@ -118,6 +118,18 @@ def test_a_terminal_gets_its_size_without_being_woken(connect_agent: Any) -> Non
         processes.resize(connect_agent(server, recover=pytest.fail, recover_asleep=refuse), "p", columns=1, rows=1)
 
 
+def test_a_reader_that_wants_nothing_yet_says_where_it_is_and_wakes_nobody(connect_agent: Any) -> None:
+    with ScriptedServer(peer(), repeat_last=True) as server:
+        processes.hold(connect_agent(server), "p", offset=7)
+    assert [request.target for request in server.requests] == ["/v1/processes/p/output?offset=7&limit=0"]
+
+    def refuse(error: errors.VmnestError) -> str:
+        raise errors.SandboxSuspendedError("asleep")
+
+    with ScriptedServer(NOT_REACHED) as server, pytest.raises(errors.SandboxSuspendedError):
+        processes.hold(connect_agent(server, recover=pytest.fail, recover_asleep=refuse), "p", offset=7)
+
+
 def test_what_is_forgotten_already_is_fine_to_remove(connect_agent: Any) -> None:
     with ScriptedServer(json_answer(200, {}), NO_SUCH_PROCESS) as server:
         processes.remove(connect_agent(server), "p")

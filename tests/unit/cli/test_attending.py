@@ -39,6 +39,7 @@ class Process:
         self.is_input_closed = threading.Event()
         self.sent: list[object] = []
         self.came = threading.Event()
+        self.is_held = threading.Event()
         self._status = status
         self._chunks = chunks
 
@@ -49,6 +50,9 @@ class Process:
     def wait(self) -> int:
         assert self.exit_code is not None
         return self.exit_code
+
+    def hold(self) -> None:
+        self.is_held.set()
 
     def write(self, data: bytes, /) -> int:
         self.read += data
@@ -135,6 +139,16 @@ def test_output_goes_to_the_streams_as_it_is(capfdbinary: pytest.CaptureFixture[
 def test_what_is_not_kept_any_more_is_told_in_its_place(capfd: pytest.CaptureFixture[str]) -> None:
     attend(front(), Process(Chunk("stdout", b"a\n"), Chunk("gap", b"", 17)))
     assert "17 bytes of output are not kept any more" in capfd.readouterr().err
+
+
+def test_while_nobody_takes_the_output_the_command_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attending, "HOLD_SECONDS", 0.01)
+    process = Process(Chunk("stdout", b"a"))
+    slow = front()
+    slow.show = lambda: lambda piece: slow.waits.append(process.is_held.wait(WAIT_SECONDS))
+    slow.waits = []
+    attend(slow, process)
+    assert slow.waits == [True]
 
 
 def test_for_one_object_output_is_kept_its_beginning_and_its_end(capfd: pytest.CaptureFixture[str]) -> None:

@@ -348,12 +348,27 @@ def test_a_watch_is_told_of_sleep_and_a_size_that_was_wanted_meanwhile_arrives_a
     ]
 
 
-def test_a_poll_and_a_size_let_a_sandbox_sleep(connect_agent: Any) -> None:
+def test_a_poll_a_size_and_a_hold_let_a_sandbox_sleep(connect_agent: Any) -> None:
     with ScriptedServer() as server:
         process = scripted(ProcessPeer(), connect_agent(server, states=States("SUSPENDED")))
         assert process.poll() is None
         process.resize(80, 24)
+        process.hold()
     assert server.requests == []
+
+
+def test_a_hold_tells_of_a_reader_who_does_not_ask_just_now(connect_agent: Any) -> None:
+    peer = ProcessPeer(("stdout", b"abc"), ("stderr", b"d"), end=DONE)
+    with ScriptedServer(peer, repeat_last=True) as server:
+        process = scripted(peer, connect_agent(server))
+        assert next(iter(process)).data == b"abc"
+        process.hold()
+        with process._reading:
+            process.hold()  # somebody asks
+        assert process.wait() == 3
+        process.hold()
+    held = [request.target for request in server.requests if "limit=0" in request.target]
+    assert held == ["/v1/processes/p/output?offset=3&limit=0"]
 
 
 def test_polls_in_a_row_look_now_and_then(connect_agent: Any, fake_clock: FakeClock) -> None:
