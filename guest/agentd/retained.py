@@ -231,7 +231,9 @@ class Output:
                 if not self._is_disk_full:
                     journal.report(f"less output is kept: {error.strerror}")
                 self._is_disk_full = True
-                if not self._drop_unwritten():
+                # An output that is over would only leave memory for the disk: without one it stays.
+                allowance = max(allowance, self._store.memory_allowance)
+                if len(self._unwritten) * _CHUNK_BYTES <= allowance or not self._drop_unwritten():
                     return
                 continue
             self._is_disk_full = False

@@ -219,6 +219,18 @@ def test_on_a_full_disk_drop_keeps_a_head_and_a_tail_in_memory(
     assert capsys.readouterr().err.count("less output is kept") == 1
 
 
+def test_on_a_full_disk_an_output_that_is_over_stays_in_memory(
+    store: retained.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_disk(monkeypatch)
+    output = retained.Output(store, limit=64 * MIB, retain=wire.RETAIN_DROP)
+    output.append(frames.STDOUT, pattern(100_000))
+    output.settle()
+    assert read_all(output) == [(frames.STDOUT, pattern(100_000))]
+    output.discard()
+    assert store._memory == 0
+
+
 def test_on_a_full_disk_block_pauses_sooner_and_loses_nothing(
     store: retained.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
