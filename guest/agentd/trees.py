@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from .archives import ArchiveError
 from .packing import CHANGED, NO_FILES, Packing, pack
-from .unpacking import LEADS_OUT, Summary, UnsafeMemberError, unpack
+from .unpacking import LEADS_OUT, Summary, UnsafeMemberError, leads_out, split_name, unpack
 
 __all__ = [
     "CHANGED",
@@ -31,6 +31,8 @@ __all__ = [
     "Packing",
     "Summary",
     "UnsafeMemberError",
+    "leads_out",
     "pack",
+    "split_name",
     "unpack",
 ]

@@ -112,7 +112,7 @@ class _Tree:
 
     def add(self, member: archives.Member, content: Iterable[bytes]) -> None:
         """Make one member, or tell why not."""
-        names = _split(member.name)
+        names = split_name(member.name)
         try:
             self._finish(names if member.kind == archives.DIRECTORY else names[:-1])
             self._make(member, names, content)
@@ -170,7 +170,7 @@ class _Tree:
         self.summary.links += 1
 
     def _make_hard_link(self, member: archives.Member, names: Sequence[bytes]) -> None:
-        target = _split(member.target)
+        target = split_name(member.target)
         with contextlib.ExitStack() as stack:
             self._place.move(target[:-1])
             there = os.dup(self._place.descriptor)
@@ -232,8 +232,12 @@ def leads_out(target: bytes, *, depth: int) -> bool:
     return ups > depth or b".." in names[ups:]
 
 
-def _split(name: bytes) -> tuple[bytes, ...]:
-    """The names on the way from the root; empty for the root itself."""
+def split_name(name: bytes) -> tuple[bytes, ...]:
+    """The names on the way from the root; empty for the root itself.
+
+    Raises:
+        UnsafeMemberError: they lead out of it.
+    """
     names = tuple(part for part in name.split(b"/") if part not in (b"", b"."))
     if name.startswith(b"/") or b".." in names:
         raise UnsafeMemberError(f"the archive has a member outside of its folder: {name.decode('utf-8', 'replace')}")

@@ -13,14 +13,13 @@ import contextlib
 import hashlib
 import os
 import posixpath
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from .. import errors
 from .._guest.agentd import wire
 from ..deadline import NEVER, Deadline
-from . import listing, paths, tarballs
+from . import cuts, listing, paths, tarballs
 from .entries import Entry, Skipped, Transfer
 from .sources import Source
 from .tools import Tools
@@ -133,9 +132,6 @@ mkdir -p "$a" && tar -C "$a" -xpof "$b"
 """
 _TAR_FINE = frozenset({0, 1, 2})  # something was not packed, or changed meanwhile: it says what
 
-# "tar: ./a: Cannot open: Permission denied", and in busybox "tar: can't open './a': Permission denied".
-_COMPLAINT = re.compile(r"tar: (?:(\./[^\n]*?): ([^\n]+)|[^\n]*?'(\./[^\n]*)': ([^\n]+))")
-
 
 class MinimalReading:
     """A file of a sandbox while it is read in parts. A context manager.
@@ -237,7 +233,7 @@ class MinimalFiles:
         """The number of the bytes, and their digest. Each part goes to its own place, so that it may go there twice."""
         count, digest = 0, hashlib.sha256()
         for data in _gathered(source.pieces(), PART_BYTES):
-            self._client.write_file(part, data, deadline=deadline)
+            self._send(part, data, deadline=deadline)
             self._content.run(_APPEND, token, str(count // BLOCK_BYTES), path=path, other=part, deadline=deadline)
             digest.update(data)
             count += len(data)
@@ -245,7 +241,16 @@ class MinimalFiles:
 
     def _write_whole(self, path: str, source: Source, *, deadline: Deadline) -> int:
         data = b"".join(_at_most(source.pieces(), WHOLE_BYTES))
-        return self._client.write_file(path, data, deadline=deadline)
+        return self._send(path, data, deadline=deadline)
+
+    def _send(self, path: str, data: bytes, *, deadline: Deadline) -> int:
+        """Write a file at once; it is the same when it is written twice."""
+        return cuts.repeated(
+            self._client,
+            lambda _wakes: self._client.write_file(path, data, deadline=deadline),
+            may_repeat=lambda: True,
+            deadline=deadline,
+        )
 
     # -- trees ---------------------------------------------------------------------------------------------------------
 
@@ -404,11 +409,19 @@ def _at_most(pieces: Iterator[bytes], limit: int) -> Iterator[bytes]:
 
 
 def complaints(text: str) -> list[Skipped]:
-    """What tar said of single files."""
+    """What tar said of single files.
+
+    "tar: ./a: Cannot open: Permission denied", and in busybox "tar: can't open './a': Permission denied".
+    """
     found = []
-    for match in _COMPLAINT.finditer(text):
-        path, reason = (match[1], match[2]) if match[1] else (match[3], match[4])
-        found.append(Skipped(path.removeprefix("./"), errors.quote(reason, limit=200)))
+    for line in text.split("\n"):
+        said = line.partition("tar: ")[2]
+        if said.startswith("./"):
+            path, _, reason = said[2:].partition(": ")
+        else:
+            path, _, reason = said.partition("'./")[2].rpartition("': ")
+        if path and reason:
+            found.append(Skipped(path, errors.quote(reason, limit=200)))
     return found
 
 

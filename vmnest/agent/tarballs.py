@@ -1,7 +1,8 @@
 """Trees for the ``tar`` of an image, and from it: the tools know less than the two ends of our own protocol.
 
 To the image: GNU's records for long names are added, since the tar of busybox does not read those of PAX, and remarks
-are taken out. From the image: what is excluded is taken out, since every tar reads patterns in its own way.
+are taken out; so is what would lead out of the directory, since not every tar looks. From the image: what is excluded
+is taken out, since every tar reads patterns in its own way.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 
-from .._guest.agentd import archives, patterns
+from .._guest.agentd import archives, patterns, trees
 from .entries import Skipped, Transfer, to_text
 
 __all__ = ["Outgoing", "to_packed"]
@@ -31,12 +32,19 @@ class Outgoing:
         self._skipped: list[Skipped] = []
 
     def pieces(self, packed: Iterable[bytes]) -> Iterator[bytes]:
-        """The archive for that tar."""
+        """The archive for that tar.
+
+        Raises:
+            archives.ArchiveError: what is packed is no archive, or not all of one, or has names that lead out.
+        """
         self._begin()
         reader = archives.Reader(packed)
         for item in reader.members():
             if isinstance(item, archives.Note):
                 self._skipped.append(Skipped(to_text(item.path), item.reason))
+                continue
+            if obstacle := _obstacle_in(item) or _leads_out(item):
+                self._skipped.append(Skipped(to_text(item.name), obstacle))
                 continue
             self._counts[item.kind] += 1
             self._bytes += item.size
@@ -71,12 +79,31 @@ def to_packed(pieces: Iterable[bytes], *, exclude: Sequence[bytes], skipped: Ite
             yield archives.encode_note(item)
         elif _is_excluded(item, excluded):
             continue
-        elif item.kind in _MOVED and not item.is_sparse:
-            yield from _encode(item, reader.content())
+        elif obstacle := _obstacle_in(item):
+            yield archives.encode_note(archives.Note(item.name.removeprefix(b"./"), obstacle))
         else:
-            reason = "a file with holes, in a form that is not understood" if item.is_sparse else f"a {item.kind}"
-            yield archives.encode_note(archives.Note(item.name.removeprefix(b"./"), reason))
+            yield from _encode(item, reader.content())
     yield archives.END
+
+
+def _obstacle_in(member: archives.Member) -> str:
+    """Why it cannot be moved; empty if it can."""
+    if member.kind not in _MOVED:
+        return f"a {member.kind}"
+    return "a file with holes, in a form that is not understood" if member.is_sparse else ""
+
+
+def _leads_out(member: archives.Member) -> str:
+    """The reason for leaving out a link that leads out of the tree; empty if it is none.
+
+    Raises:
+        trees.UnsafeMemberError: its own name does, or that of the file that it is another name of.
+    """
+    names = trees.split_name(member.name)
+    if member.kind == archives.HARD_LINK:
+        trees.split_name(member.target)
+    is_link = member.kind == archives.SYMBOLIC_LINK
+    return trees.LEADS_OUT if is_link and trees.leads_out(member.target, depth=len(names) - 1) else ""
 
 
 def _is_excluded(member: archives.Member, excluded: patterns.Patterns) -> bool:

@@ -149,7 +149,8 @@ def relay_tree(
 
     def take(pieces: Iterator[bytes]) -> Transfer:
         source = from_data(_watched(lambda: pieces, progress, total=None, path=remote)())
-        return choose_other(wire.FEATURE_TREE).write_tree(destination, source, deadline=deadline)
+        with _unpacking(remote):
+            return choose_other(wire.FEATURE_TREE).write_tree(destination, source, deadline=deadline)
 
     return choose(wire.FEATURE_TREE).read_tree(remote, take, exclude=exclude, deadline=deadline)
 

@@ -344,6 +344,12 @@ def test_what_tar_complains_about_is_told_with_its_file() -> None:
     ]
 
 
+def test_a_complaint_of_any_kind_is_taken_apart_at_once() -> None:
+    assert minimal.complaints("tar: './" * 8000) == []
+    assert minimal.complaints("tar: './a'" * 8000) == []
+    assert len(minimal.complaints("tar: ./" * 8000)) == 1
+
+
 # -- the file system ---------------------------------------------------------------------------------------------------
 
 

@@ -114,6 +114,34 @@ def test_another_attempt_is_counted_anew(tree: Path) -> None:
     assert out.transfer == outgoing(tree)[1]
 
 
+def test_what_leads_out_of_the_directory_does_not_go_to_the_image() -> None:
+    archive = with_tarfile(
+        member("a/b", kind=tarfile.SYMTYPE, target="../../etc"),
+        member("c", kind=tarfile.SYMTYPE, target="/etc"),
+        member("a/d", kind=tarfile.SYMTYPE, target="../f"),
+        member("e", kind=tarfile.CHRTYPE),
+        member("f"),
+    )
+    out = tarballs.Outgoing()
+    sent = archives.Reader(list(out.pieces([archive]))).members()
+    assert [item.name for item in sent if isinstance(item, archives.Member)] == [b"a/d", b"f"]
+    assert out.transfer.skipped == (
+        Skipped("a/b", trees.LEADS_OUT),
+        Skipped("c", trees.LEADS_OUT),
+        Skipped("e", "a device"),
+    )
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [member("../x"), member("/x"), member("x/../y"), member("x", kind=tarfile.LNKTYPE, target="../../etc/passwd")],
+    ids=lambda bad: f"{bad.name} {bad.linkname}",
+)
+def test_names_that_lead_out_of_the_directory_refuse_the_whole(bad: tarfile.TarInfo) -> None:
+    with pytest.raises(trees.UnsafeMemberError):
+        list(tarballs.Outgoing().pieces([with_tarfile(bad)]))
+
+
 # -- from the image ----------------------------------------------------------------------------------------------------
 
 

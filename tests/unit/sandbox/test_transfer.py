@@ -448,3 +448,24 @@ def test_a_small_tree_that_broke_off_on_its_way_is_not_taken_for_a_whole_one(
     cutter.cut_answers(200_000)
     assert cut_files.send_tree(f"{there}/tree", other, f"{there}/copy").files == 1
     assert (there / "copy" / "f").read_bytes() == b"x" * 300_000
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        (b"no archive at all".ljust(2048, b"."), errors.AgentAnswerError),
+        (b"", errors.AgentAnswerError),
+        (tarfile.TarInfo("../x").tobuf() + bytes(1024), errors.UnsafePathError),
+    ],
+    ids=["nonsense", "nothing", "names that lead out"],
+)
+def test_what_no_tree_should_be_is_the_fault_of_the_sandbox_that_sent_it(
+    base_client: AgentClient, there: Path, tree: bytes, expected: type[errors.VmnestError]
+) -> None:
+    with (
+        ScriptedServer(HEALTHY, answer(200, tree)) as server,
+        open_client(server.url) as client,
+        pytest.raises(expected, match="origin: "),
+    ):
+        files_of(client).send_tree("origin", files_of(base_client), f"{there}/copy")
+    assert not any(path.name == "x" for path in there.parent.rglob("*"))
