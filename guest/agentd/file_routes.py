@@ -13,7 +13,7 @@ from .errors import PeerGoneError, RequestError, bad_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from .heads import Head
@@ -159,7 +159,9 @@ class FileApi:
             raise bad_argument("depth", "must be at least 1")
         entries = folders.scan(self._place(shown), shown=shown, depth=depth)
         headers = (("Content-Type", wire.LINES_TYPE),)
-        return answers.Answer(200, length=None, blocks=_encode_lines(entries), headers=headers)
+        answer = answers.Answer(200, length=None, blocks=_encode_lines(entries), headers=headers)
+        answer.close = entries.close
+        return answer
 
     def _stat(self, document: documents.Document) -> dict[str, object]:
         shown = documents.encode_path("path", document.text("path"))
@@ -271,7 +273,7 @@ def _show_skipped(skipped: list[tuple[bytes, str]], untold: int = 0) -> list[dic
     return shown
 
 
-def _encode_lines(entries: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+def _encode_lines(entries: Iterable[dict[str, Any]]) -> Iterator[bytes]:
     """A line for each entry, and one that says that all were told."""
     held: list[str] = []
     size = count = 0

@@ -59,53 +59,73 @@ def exists(path: bytes) -> bool:
     return True
 
 
-def scan(path: bytes, *, shown: bytes, depth: int) -> Iterator[dict[str, object]]:
-    """The entries below a directory, each directory before what is in it, names in the order of their bytes.
+def scan(path: bytes, *, shown: bytes, depth: int) -> Scan:
+    """The entries below a directory, down to so many levels. Whoever does not read them to their end calls ``close``.
+
+    Raises:
+        RequestError: ``path`` is no directory, or cannot be read.
+    """
+    with files.translated(shown), contextlib.ExitStack() as undo:
+        place = undo.enter_context(descents.Descent(path))
+        found = Scan(place, place.list_names(), shown=shown, depth=depth)
+        undo.pop_all()
+        return found
+
+
+class Scan:
+    """Entries as they are found: each directory before what is in it, names in the order of their bytes.
 
     Links are told, not followed. An entry that cannot be seen, or whose content cannot, tells why in ``error``. In
     memory are the names of one directory a level.
-
-    Raises:
-        RequestError: at once: ``path`` is no directory, or cannot be read.
     """
-    with files.translated(shown):
-        names = _list_names(path)
-    return _scan(path, names, shown=shown, depth=depth)
+
+    def __init__(self, place: descents.Descent, names: list[bytes], *, shown: bytes, depth: int) -> None:
+        self._place = place
+        self._names = names
+        self._shown = shown
+        self._depth = depth
+
+    def close(self) -> None:
+        """Give everything back. Idempotent."""
+        self._place.close()
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        with self._place:
+            levels: list[tuple[tuple[bytes, ...], Iterator[bytes]]] = [((), iter(self._names))]
+            while levels:
+                folder, rest = levels[-1]  # the way to a directory, and the names in it that are to come
+                name = next(rest, None)
+                if name is None:
+                    levels.pop()
+                    continue
+                entry, below = self._look(folder, name, wants_names=len(levels) < self._depth)
+                yield entry
+                if below:
+                    levels.append(((*folder, name), iter(below)))
+
+    def _look(
+        self, folder: tuple[bytes, ...], name: bytes, *, wants_names: bool
+    ) -> tuple[dict[str, object], list[bytes]]:
+        """An entry; of a directory the names in it, if they are wanted."""
+        shown = os.path.join(self._shown, *folder, name)
+        try:
+            self._place.move(folder)
+            status = os.stat(name, dir_fd=self._place.descriptor, follow_symlinks=False)
+            entry = _build_entry(name, status, shown=shown, folder=self._place.descriptor)
+        except OSError as error:
+            told = {"name": documents.decode_path(name), "path": documents.decode_path(shown)}
+            return {**told, "error": packing.explain(error)}, []
+        if not (wants_names and stat.S_ISDIR(status.st_mode)):
+            return entry, []
+        try:
+            self._place.enter(name)
+            return entry, self._place.list_names()
+        except OSError as error:
+            entry["error"] = packing.explain(error)
+            return entry, []
 
 
-def _scan(top: bytes, names: list[bytes], *, shown: bytes, depth: int) -> Iterator[dict[str, object]]:
-    levels = [(b"", iter(names))]  # the way from the top to a directory, and the names in it that are to come
-    while levels:
-        folder, rest = levels[-1]
-        name = next(rest, None)
-        if name is None:
-            levels.pop()
-            continue
-        way = os.path.join(folder, name)
-        entry, below = _look(os.path.join(top, way), shown=os.path.join(shown, way), wants_names=len(levels) < depth)
-        yield entry
-        if below:
-            levels.append((way, iter(below)))
-
-
-def _look(path: bytes, *, shown: bytes, wants_names: bool) -> tuple[dict[str, object], list[bytes]]:
-    """An entry; of a directory the names in it, if they are wanted."""
-    try:
-        status = os.lstat(path)
-        entry = _build_entry(path, status, shown=shown)
-    except OSError as error:
-        name = documents.decode_path(os.path.basename(path))
-        return {"name": name, "path": documents.decode_path(shown), "error": packing.explain(error)}, []
-    if not (wants_names and stat.S_ISDIR(status.st_mode)):
-        return entry, []
-    try:
-        return entry, _list_names(path)
-    except OSError as error:
-        entry["error"] = packing.explain(error)
-        return entry, []
-
-
-def _build_entry(path: bytes, status: os.stat_result, *, shown: bytes) -> dict[str, object]:
+def _build_entry(path: bytes, status: os.stat_result, *, shown: bytes, folder: int | None = None) -> dict[str, object]:
     entry: dict[str, object] = {
         "name": documents.decode_path(os.path.basename(shown.rstrip(b"/")) or b"/"),
         "path": documents.decode_path(shown),
@@ -117,12 +137,8 @@ def _build_entry(path: bytes, status: os.stat_result, *, shown: bytes) -> dict[s
         "gid": status.st_gid,
     }
     if stat.S_ISLNK(status.st_mode):
-        entry["target"] = documents.decode_path(os.readlink(path))
+        entry["target"] = documents.decode_path(os.readlink(path, dir_fd=folder))
     return entry
-
-
-def _list_names(path: bytes) -> list[bytes]:
-    return sorted(os.listdir(path))
 
 
 def _digest(path: bytes) -> str:
@@ -231,18 +247,28 @@ def change_mode(path: bytes, mode: int, *, recursive: bool = False) -> None:
     """
     with files.translated(path):
         if recursive and os.path.isdir(path):
-            with descents.Descent(path) as place:
+            with _open_top(path, mode) as place:
                 _change_modes(place, mode, folder=path)
         os.chmod(path, mode)
 
 
+def _open_top(path: bytes, mode: int) -> descents.Descent:
+    try:
+        return descents.Descent(path)
+    except PermissionError:
+        os.chmod(path, mode)  # which may open it
+        return descents.Descent(path)
+
+
 def _change_modes(place: descents.Descent, mode: int, *, folder: bytes) -> None:
-    """All below this place, which is at ``folder``. A directory's own turn comes last: the new mode may close it."""
+    """All below this place, which is at ``folder``. A directory's own turn comes last, since the new mode may close it;
+    only one that is closed gets it at once.
+    """
     waiting = [_change_files(place, mode)]  # names of directories, here and in each one on the way down
     try:
         while True:
             if waiting[-1]:
-                place.enter(waiting[-1].pop())
+                _enter(place, waiting[-1].pop(), mode=mode, folder=folder)
                 waiting.append(_change_files(place, mode))
             elif len(waiting) > 1:
                 waiting.pop()
@@ -252,6 +278,17 @@ def _change_modes(place: descents.Descent, mode: int, *, folder: bytes) -> None:
                 return
     except OSError as error:
         raise files.refuse(error, os.path.join(folder, *place.names)) from error
+
+
+def _enter(place: descents.Descent, name: bytes, *, mode: int, folder: bytes) -> None:
+    try:
+        place.enter(name)
+    except PermissionError:
+        try:
+            _change_one(name, mode, folder=place.descriptor)  # which may open it
+            place.enter(name)
+        except PermissionError as error:
+            raise files.refuse(error, os.path.join(folder, *place.names, name)) from error
 
 
 def _change_files(place: descents.Descent, mode: int) -> list[bytes]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from guest.agentd import folders
+from guest.agentd import descents, folders
 from guest.agentd.errors import RequestError
 from tests.support import trees
 
@@ -151,6 +151,36 @@ def test_links_are_listed_and_not_followed(tmp_path: Path) -> None:
     ]
 
 
+def test_a_link_that_takes_the_place_of_a_directory_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "outside" / "b").mkdir(parents=True)
+    (tmp_path / "outside" / "b" / "secret").touch()
+    (tmp_path / "root" / "a" / "b").mkdir(parents=True)
+    entries = iter(folders.scan(encode(tmp_path / "root"), shown=b"x", depth=9))
+    assert next(entries)["name"] == "a"
+    (tmp_path / "root" / "a").rename(tmp_path / "moved")
+    (tmp_path / "root" / "a").symlink_to(tmp_path / "outside")
+    assert [entry["name"] for entry in entries] == ["b"]
+
+
+def test_a_list_goes_deeper_than_a_path_can(tmp_path: Path) -> None:
+    with descents.Descent(encode(tmp_path)) as place:
+        for _ in range(30):
+            os.mkdir(b"x" * 200, dir_fd=place.descriptor)
+            place.enter(b"x" * 200)
+    entries = scan(tmp_path, depth=100)
+    assert [entry.get("error") for entry in entries] == [None] * 30
+    folders.remove(encode(tmp_path / ("x" * 200)), recursive=True)
+
+
+def test_a_list_that_is_given_up_gives_everything_back(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    before = os.listdir("/proc/self/fd")
+    entries = folders.scan(encode(tmp_path), shown=b"x", depth=9)
+    assert next(iter(entries))["name"] == "a"
+    entries.close()
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_odd_names_are_listed_as_they_are(tmp_path: Path) -> None:
     for name in trees.ODD_NAMES:
         (tmp_path / os.fsdecode(name)).touch()
@@ -190,7 +220,7 @@ def test_listing_what_is_no_directory_is_refused_at_once(tmp_path: Path) -> None
 def test_what_vanishes_while_it_is_listed_says_so(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / name).touch()
-    entries = folders.scan(encode(tmp_path), shown=b"x", depth=1)
+    entries = iter(folders.scan(encode(tmp_path), shown=b"x", depth=1))
     assert next(entries)["name"] == "a"
     (tmp_path / "b").unlink()
     assert [(entry["name"], entry.get("error")) for entry in entries] == [
@@ -391,6 +421,38 @@ def test_a_mode_is_not_led_out_by_a_link_that_was_a_file(tmp_path: Path, monkeyp
     trees.before_opening(monkeypatch, b"f", swap)
     folders.change_mode(encode(tmp_path / "tree"), 0o711, recursive=True)
     assert (mode_of(tmp_path / "outside"), mode_of(tmp_path / "tree" / "g")) == (0o600, 0o711)
+
+
+def test_a_mode_that_opens_directories_reaches_what_is_in_them(tmp_path: Path) -> None:
+    inner = tmp_path / "tree" / "closed" / "too"
+    inner.mkdir(parents=True)
+    (inner / "f").touch(mode=0o600)
+    paths = [inner / "f", inner, inner.parent, inner.parent.parent]
+    for path in paths:
+        os.chown(path, trees.NOBODY, trees.NOBODY)
+        path.chmod(0)
+    tmp_path.chmod(0o755)
+    os.chdir(tmp_path)
+    try:
+        with trees.without_rights():
+            folders.change_mode(b"./tree", 0o750, recursive=True)
+    finally:
+        os.chdir("/")
+    assert [mode_of(path) for path in paths] == [0o750] * 4
+
+
+def test_what_no_mode_opens_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tree" / "closed").mkdir(parents=True)
+    os.chown(tmp_path / "tree", trees.NOBODY, trees.NOBODY)
+    (tmp_path / "tree" / "closed").chmod(0)
+    tmp_path.chmod(0o755)
+    os.chdir(tmp_path)
+    try:
+        with trees.without_rights(), pytest.raises(RequestError) as caught:
+            folders.change_mode(b"./tree", 0o750, recursive=True)
+    finally:
+        os.chdir("/")
+    assert (caught.value.code, caught.value.detail) == ("permission_denied", "operation not permitted: ./tree/closed")
 
 
 def test_a_mode_that_closes_directories_reaches_all_of_them(tmp_path: Path) -> None:
