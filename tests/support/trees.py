@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 NOBODY = 65534
+PR_SET_DUMPABLE = 4
 
 # Names that something between two ends could trip over.
 ODD_NAMES = (
@@ -101,6 +103,7 @@ def without_rights() -> Iterator[None]:
         return
     os.setegid(NOBODY)
     os.seteuid(NOBODY)
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # else /proc/self stays root's
     try:
         yield
     finally:
