@@ -146,6 +146,8 @@ def write_file(
         RequestError: ``not_a_file``, ``file_exists`` (409), ``no_space`` (507), or what else the system says.
     """
     with translated(path):
+        if path.endswith(b"/"):
+            raise _not_a_file(path)
         if not overwrite and os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, "it exists", path)
         target = os.path.realpath(path)
@@ -155,8 +157,6 @@ def write_file(
             existing = None
         if existing is not None:
             _check_regular(path, existing)
-        elif path.endswith(b"/"):
-            raise _not_a_file(path)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         writing = _Writing(target, existing, mode=mode, mtime_ns=mtime_ns, overwrite=overwrite, check=check)
         return writing.run(pieces)

@@ -219,9 +219,11 @@ def test_no_write_goes_to_what_is_no_regular_file(odd_file: Path) -> None:
 
 
 def test_a_name_that_ends_with_a_slash_is_no_file(tmp_path: Path) -> None:
-    error = refusal(f"{tmp_path}/folder/", write=True)
-    assert error.code == "not_a_file"
-    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "old").write_bytes(b"old")
+    for name in ("new", "old"):
+        assert refusal(f"{tmp_path}/{name}/", write=True).code == "not_a_file"
+    assert os.listdir(tmp_path) == ["old"]
+    assert (tmp_path / "old").read_bytes() == b"old"
 
 
 @pytest.mark.parametrize(
