@@ -73,8 +73,8 @@ if TYPE_CHECKING:
 __all__ = ["Left", "interact"]
 
 _READ_BYTES = 1024 * 1024  # of input at once
-_FULL_PIPE_BYTES = 65536
-_GATHER_SECONDS = 0.002  # in which whoever fills a pipe can do so again
+_FULL_PIPE_BYTES, _FULL_TERMINAL_BYTES = 65536, 4095  # what one that is full hands out
+_GATHER_SECONDS = 0.002  # in which it can be filled again
 _AGAIN_SECONDS = 0.05
 _STOP_SECONDS = 0.5  # for threads that may be in the middle of a request
 _LOOK_AGAIN_SECONDS = 1.0  # at a sandbox that our input must not resume
@@ -296,7 +296,7 @@ class _Console:
         poller.register(wake, select.POLLIN)
         poller.register(terminal.STDIN, select.POLLIN)
         while wake not in dict(poller.poll()):
-            data = _read_input()
+            data = _read_input(full=_FULL_TERMINAL_BYTES if self._is_raw else _FULL_PIPE_BYTES)
             if not data and self._is_raw:
                 raise failure.Ended(signal.SIGHUP)  # a terminal has no end but its own
             if not data:
@@ -365,15 +365,15 @@ class _Console:
         self._program.resize(columns, rows)
 
 
-def _read_input() -> bytes:
-    """What was typed; or, as long as a pipe is full whenever we look, as much as goes in one request.
+def _read_input(*, full: int) -> bytes:
+    """What was typed; or, as long as there are ``full`` bytes whenever we look, as much as goes in one request.
 
-    Each request costs a round trip to the sandbox, and a pipe holds far less than a request.
+    Each request costs a round trip to the sandbox, and a pipe or a terminal holds far less than a request.
     """
     import select
 
     data = terminal.read_bytes(terminal.STDIN, _READ_BYTES)
-    if len(data) < _FULL_PIPE_BYTES:
+    if len(data) < full:
         return data
     poller = select.poll()
     poller.register(terminal.STDIN, select.POLLIN)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 __all__ = ["Escapes"]
 
 _LINE_ENDS = b"\r\n"
+_TILDE = ord("~")
+_BEGINNING = re.compile(rb"[\r\n]~")
 
 
 class Escapes:
@@ -18,15 +22,18 @@ class Escapes:
     def feed(self, keys: bytes) -> bytes:
         """The keys to pass on. After ``~.`` the user has left (``is_left``), and the rest is dropped."""
         passed = bytearray()
-        for place, key in enumerate(keys):
-            if not (self._is_at_start or self._is_held):
-                # The common case, in one piece: nothing can begin before the line ends.
-                end = min((at for at in (keys.find(b"\r", place), keys.find(b"\n", place)) if at >= 0), default=-1)
-                if end < 0:
-                    return bytes(passed) + keys[place:]
-            self._take(key, passed)
-            if self.is_left:
-                break
+        place = 0
+        while place < len(keys) and not self.is_left:
+            if self._is_held or (self._is_at_start and keys[place] == _TILDE):
+                self._take(keys[place], passed)
+                place += 1
+                continue
+            # The common case, in one piece: up to the next line that begins with a tilde.
+            found = _BEGINNING.search(keys, place)
+            end = len(keys) if found is None else found.start() + 1
+            passed += keys[place:end]
+            self._is_at_start = keys[end - 1] in _LINE_ENDS
+            place = end
         return bytes(passed)
 
     def _take(self, key: int, passed: bytearray) -> None:
@@ -35,9 +42,9 @@ class Escapes:
             if key == ord("."):
                 self.is_left = True
                 return
-            if key != ord("~"):
-                passed.append(ord("~"))
-        elif self._is_at_start and key == ord("~"):
+            if key != _TILDE:
+                passed.append(_TILDE)
+        elif self._is_at_start and key == _TILDE:
             self._is_held = True
             return
         passed.append(key)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import hashlib
 import os
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.support import screens
 from tests.support.paths import ROOT
 from tests.support.terminals import WAIT_SECONDS, Terminal
+from vmnest.cli import console, terminal
 
 JOIN = (sys.executable, "-m", "tests.support.console_program")
 
@@ -144,6 +149,18 @@ def test_a_large_paste_arrives_whole() -> None:
         terminal.type(data)
         terminal.read_until(hashlib.sha256(data).hexdigest().encode())
         assert terminal.wait() == 0
+
+
+def test_a_paste_goes_in_pieces_larger_than_what_a_terminal_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"one of many lines\r" * 500
+    monkeypatch.setattr(console, "_READ_BYTES", len(data))
+    monkeypatch.setattr(console, "_GATHER_SECONDS", WAIT_SECONDS)
+    with screens.on_terminal(terminal.STDIN) as master:
+        terminal.RawMode(terminal.STDIN).begin()
+        assert os.write(master, data) == len(data)
+        held = array.array("i", [0])
+        wait_until(lambda: not fcntl.ioctl(terminal.STDIN, termios.FIONREAD, held) and held[0] >= 4095)
+        assert console._read_input(full=console._FULL_TERMINAL_BYTES) == data
 
 
 def test_a_suspension_is_told_and_the_size_waits_for_its_end() -> None:

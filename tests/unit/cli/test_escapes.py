@@ -41,6 +41,11 @@ def test_how_keys_come_in_pieces_makes_no_difference(keys: bytes, cuts: set[int]
     assert (got, pieces.is_left) == (expected, whole.is_left)
 
 
+def test_many_lines_are_as_quick_as_one() -> None:
+    keys = b"a line of a paste\r" * 500_000
+    assert Escapes().feed(keys) == keys
+
+
 @given(st.binary().filter(lambda keys: b"~" not in keys))
 def test_other_keys_are_passed_on_as_they_are(keys: bytes) -> None:
     assert Escapes().feed(keys) == keys
