@@ -21,16 +21,19 @@ def check_path(path: object, *, field: str = "path") -> str:
     Raises:
         errors.BadArgumentError: it is not.
     """
-    if isinstance(path, str):
-        to_bytes(path, field=field)
-        return path
-    return arguments.check_text(path, field=field)
+    to_bytes(path, field=field)
+    assert isinstance(path, str)
+    return path
 
 
-def to_bytes(path: str, *, field: str = "path") -> bytes:
-    """A path's bytes: lone surrogates stand for those that are no UTF-8."""
+def to_bytes(path: object, *, field: str = "path") -> bytes:
+    """A path's bytes: lone surrogates stand for those that are no UTF-8.
+
+    Raises:
+        errors.BadArgumentError: it is no path that a file can have.
+    """
     try:
-        data = path.encode("utf-8", "surrogateescape")
+        data = path.encode("utf-8", "surrogateescape") if isinstance(path, str) else b""
     except UnicodeEncodeError:
         data = b""
     if not data or 0 in data:

@@ -75,8 +75,10 @@ def is_directory(path: bytes) -> bool:
 class LocalFile:
     """A regular file that is sent as it was when this was made: with that size.
 
+    Files of /proc and /sys do not tell their true size: they are sent to their end.
+
     Attributes:
-        size: Bytes.
+        size: Bytes; None if that is not known.
         mode: Permission bits.
         has_changed: It was changed while ``pieces`` read it.
 
@@ -89,7 +91,7 @@ class LocalFile:
         with translated(path):
             status = os.stat(path)
         _check_regular(path, status)
-        self.size = status.st_size
+        self.size = status.st_size or self._size_of_nothing()
         self.mode = stat.S_IMODE(status.st_mode) & _PERMISSIONS
         self.has_changed = False
         self._stamp = _stamp(status)
@@ -100,20 +102,35 @@ class LocalFile:
         Raises:
             errors.LocalFileError: it cannot be read, or has become shorter.
         """
-        with translated(self._path):
-            descriptor = os.open(self._path, _READ_FLAGS)
-            try:
-                _check_regular(self._path, os.fstat(descriptor))
-                left = self.size
-                while left:
-                    piece = os.read(descriptor, min(left, PIECE_BYTES))
-                    if not piece:
-                        raise OSError(errno.EIO, "it became shorter while it was sent", self._path)
-                    left -= len(piece)
-                    yield piece
-                self.has_changed = _stamp(os.fstat(descriptor)) != self._stamp
-            finally:
-                os.close(descriptor)
+        with _opened(self._path) as descriptor:
+            if self.size is None:
+                yield from iter(lambda: os.read(descriptor, PIECE_BYTES), b"")
+                return
+            left = self.size
+            while left:
+                piece = os.read(descriptor, min(left, PIECE_BYTES))
+                if not piece:
+                    raise OSError(errno.EIO, "it became shorter while it was sent", self._path)
+                left -= len(piece)
+                yield piece
+            self.has_changed = _stamp(os.fstat(descriptor)) != self._stamp
+
+    def _size_of_nothing(self) -> int | None:
+        """Zero, or None if there is something to read all the same."""
+        with _opened(self._path) as descriptor:
+            return None if os.read(descriptor, 1) else 0
+
+
+@contextlib.contextmanager
+def _opened(path: bytes) -> Iterator[int]:
+    """The descriptor of a regular file."""
+    with translated(path):
+        descriptor = os.open(path, _READ_FLAGS)
+        try:
+            _check_regular(path, os.fstat(descriptor))
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
 
 class NewFile:

@@ -38,9 +38,10 @@ def test_a_route_has_all_of_its_query() -> None:
 
 @pytest.mark.parametrize("wrong", ["", "a\0b", "\ud800", None, b"bytes", 3], ids=repr)
 def test_what_can_be_no_path_is_refused_by_its_field(wrong: object) -> None:
-    with pytest.raises(errors.BadArgumentError) as caught:
-        paths.check_path(wrong, field="destination")
-    assert caught.value.details["field"] == "destination"
+    for use in (paths.check_path, paths.to_bytes):
+        with pytest.raises(errors.BadArgumentError) as caught:
+            use(wrong, field="destination")
+        assert caught.value.details["field"] == "destination"
 
 
 @pytest.mark.parametrize("mode", [0, 0o644, 0o7777])

@@ -46,6 +46,15 @@ def test_a_file_is_read_as_often_as_wanted(tmp_path: Path) -> None:
     assert not file.has_changed
 
 
+def test_a_file_that_does_not_tell_its_size_is_sent_to_its_end(tmp_path: Path) -> None:
+    file = LocalFile(b"/proc/version")
+    assert file.size is None
+    assert b"".join(file.pieces()) == Path("/proc/version").read_bytes() != b""
+    assert not file.has_changed
+    (tmp_path / "empty").touch()
+    assert LocalFile(path_of(tmp_path / "empty")).size == 0
+
+
 def test_a_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
     os.symlink("f", tmp_path / "link")
