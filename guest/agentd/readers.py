@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .loop import Loop
     from .running import Process
 
-_BLOCK_BYTES = 256 * 1024
+_BLOCK_BYTES = 64 * 1024  # of output; each client that is slow to take its block holds one in memory
 
 
 class Reader:

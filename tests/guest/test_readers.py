@@ -107,6 +107,12 @@ def test_one_answer_is_bounded_and_the_next_goes_on(
     assert (offset, rounds) == (700_000, 3)
 
 
+def test_a_client_that_is_slow_holds_little_memory(yard: Yard, open_reader: Opener) -> None:
+    one = yard.start("head", "-c", "700000", "/dev/zero")
+    wait_end(one)
+    assert max(len(block) for block in open_reader(one).blocks(wait=20)) < 70_000
+
+
 def test_whoever_wants_no_output_yet_is_a_reader_all_the_same(
     yard: Yard, open_reader: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
