@@ -32,12 +32,12 @@ def main() -> int:
         from . import reaper
 
         reaper.split()
-    from . import config, errors
+    from . import config, errors, journal
 
     try:
         settings = config.load(os.environ)
     except errors.ConfigError as error:
-        sys.stderr.write(f"agentd: {error}\n")
+        journal.report(str(error))
         return _EXIT_USAGE
     return _serve(settings)
 
@@ -60,7 +60,7 @@ def _serve(settings: Config) -> int:
         place = f"{settings.bind}:{settings.hook_port} (AGENTD_BIND, AGENTD_HOOK_PORT)"
         hook = server.Listener((settings.bind, settings.hook_port), hook_routes.respond)
     except OSError as error:
-        sys.stderr.write(f"agentd: cannot listen on {place}: {server.explain_bind(error)}\n")
+        journal.report(f"cannot listen on {place}: {server.explain_bind(error)}")
         return _EXIT_FAILED
     waker = _catch_signals()
     _start(agent, name="agentd-api", waker=waker[1])
@@ -190,9 +190,7 @@ def _reachable(bind: str) -> str:
 
 def run() -> None:
     """Run as a program. Threads that wait on clients must not hold up the end."""
-    status = main()
-    sys.stderr.flush()
-    os._exit(status)
+    os._exit(main())
 
 
 if __name__ == "__main__":

@@ -151,7 +151,20 @@ def test_files_of_the_user_do_not_stand_in_for_its_imports(tmp_path: Path) -> No
         assert agent.exec("echo", "hi").stdout == b"hi\n"
 
 
-@pytest.mark.parametrize("redirections", ["<&- >&- 2>&-", "<&-", ">/dev/full 2>&1"])
+REDIRECTIONS = ["<&- >&- 2>&-", "<&-", ">/dev/full 2>&1"]
+
+
+@pytest.mark.parametrize("redirections", REDIRECTIONS)
+def test_its_status_does_not_depend_on_standard_streams(tmp_path: Path, redirections: str) -> None:
+    words = ["sh", "-c", f'exec "$@" {redirections}', "sh", sys.executable, "-m", "agentd.serve"]
+    environ = {**ANY_PORT, "AGENTD_PORT": "http"}
+    assert subprocess.run(words, env=environ, cwd=tmp_path, timeout=30, check=False).returncode == 2
+    with running_agent(tmp_path / "agent", wrapper=words[:4]) as agent:
+        agent.process.terminate()
+        assert agent.process.wait(10) == 0
+
+
+@pytest.mark.parametrize("redirections", REDIRECTIONS)
 def test_it_serves_without_standard_streams(tmp_path: Path, redirections: str) -> None:
     with running_agent(tmp_path / "agent", wrapper=["sh", "-c", f'exec "$@" {redirections}', "sh"]) as agent:
         assert agent.shell("echo out; echo err >&2; cat").stdout == b"out\n"
