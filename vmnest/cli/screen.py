@@ -1,7 +1,7 @@
 """What the output of a program in a sandbox does to the user's terminal, beside showing something.
 
-A full-screen program that is killed leaves its screen, its hidden cursor, and a mouse that types. ``Modes`` reads the
-output that goes by for the DEC private modes that matter, and knows how to undo what was not undone.
+A full-screen program that is killed leaves its screen, its hidden cursor, a mouse that types, and keys that nobody else
+understands. ``Modes`` reads the output that goes by for what matters, and knows how to undo what was not undone.
 
 Programs ask terminals who they are, and terminals answer as if somebody typed. ``Backlog`` takes such questions out of
 output that is shown again: who asked them has its answers, or is gone, and would read others as commands.
@@ -26,18 +26,38 @@ _USUAL = {
     **dict.fromkeys(_ALTERNATE_SCREENS, False),
 }  # fmt: skip
 
-_CHANGE = re.compile(rb"\x1b\[\?([0-9;]{1,64})([hl])|\x1b([=>c])")
-_BEGINNING = re.compile(rb"\x1b(?:\[(?:\?[0-9;]{0,64})?)?\Z")
+# Another setting -> how it usually is, and what brings that back.
+_SETTINGS = {
+    "keys": ((b"", b";", b";0"), b"\x1b[>4m"),  # what keys with modifiers send, as xterm has it
+    "margins": ((b"", b";"), b"\x1b7\x1b[r\x1b8"),  # which lines scroll; to change that moves the cursor
+    "shape": ((b"", b"0"), b"\x1b[0 q"),  # of the cursor
+    "letters": ((b"B",), b"\x1b(B"),  # or lines and corners in their place
+}
+
+_CHANGE = re.compile(
+    rb"\x1b(?:"
+    rb"\[\?(?P<modes>[0-9;]{1,64})(?P<way>[hl])"
+    rb"|(?P<plain>[=>c])"
+    rb"|\[>4(?P<keys>(?:;[0-9]{0,4})?)m"
+    rb"|\[(?P<margins>[0-9;]{0,16})r"
+    rb"|\[(?P<shape>[0-9]{0,4}) q"
+    rb"|\((?P<letters>[0-9A-Z])"
+    rb"|\[(?P<protocol>>[0-9]{0,4}|<[0-9]{0,4})u"  # of the keyboard, as kitty has it: pushed and popped
+    rb")"
+)
+_BEGINNING = re.compile(rb"\x1b(?:\(|\[[?<>]?[0-9;]{0,64} ?)?\Z")
 _ATTRIBUTES_OFF = b"\x1b[0m"
 _KEYPAD_NUMERIC = b"\x1b>"
 
 
 class Modes:
-    """The modes of one terminal that are not as they usually are."""
+    """The modes and settings of one terminal that are not as they usually are."""
 
     def __init__(self) -> None:
         self._changed: dict[bytes, bool] = {}
         self._has_keypad = False
+        self._settings: set[str] = set()
+        self._protocols = 0  # of the keyboard that were pushed
         self._cut = b""  # a sequence whose end has not come
 
     @property
@@ -51,24 +71,40 @@ class Modes:
             return
         data = self._cut + data
         for match in _CHANGE.finditer(data):
-            if match[3] is not None:
-                self._take_plain(match[3])
+            kind = match.lastgroup
+            assert kind is not None
+            if kind == "way":
+                for mode in match["modes"].split(b";"):
+                    self._take(mode, is_on=match[kind] == b"h")
+            elif kind == "plain":
+                self._take_plain(match[kind])
+            elif kind == "protocol":
+                self._take_protocol(match[kind])
+            elif match[kind] in _SETTINGS[kind][0]:
+                self._settings.discard(kind)
             else:
-                for mode in match[1].split(b";"):
-                    self._take(mode, is_on=match[2] == b"h")
+                self._settings.add(kind)
         beginning = _BEGINNING.search(data)
         self._cut = b"" if beginning is None else beginning[0]
 
     def restore(self) -> bytes:
         """What to write to the terminal to have everything as usual; nothing if it is."""
-        if not self._changed and not self._has_keypad:
+        if not (self._changed or self._has_keypad or self._settings or self._protocols):
             return b""
         # The screen last: what comes before it belongs to the program's own.
         modes = sorted(self._changed, key=lambda mode: mode in _ALTERNATE_SCREENS)
-        undone = b"".join(b"\x1b[?%b%b" % (mode, b"h" if _USUAL[mode] else b"l") for mode in modes)
+        undone = [_SETTINGS[kind][1] for kind in sorted(self._settings)]
+        if self._protocols:
+            undone.append(b"\x1b[<%du" % self._protocols)
+        undone += [b"\x1b[?%b%b" % (mode, b"h" if _USUAL[mode] else b"l") for mode in modes]
+        self._forget()
+        return _ATTRIBUTES_OFF + _KEYPAD_NUMERIC + b"".join(undone)
+
+    def _forget(self) -> None:
         self._changed.clear()
         self._has_keypad = False
-        return _ATTRIBUTES_OFF + _KEYPAD_NUMERIC + undone
+        self._settings.clear()
+        self._protocols = 0
 
     def _take(self, mode: bytes, *, is_on: bool) -> None:
         if mode not in _USUAL:
@@ -80,8 +116,14 @@ class Modes:
 
     def _take_plain(self, letter: bytes) -> None:
         if letter == b"c":  # a full reset
-            self._changed.clear()
+            self._forget()
         self._has_keypad = letter == b"="
+
+    def _take_protocol(self, change: bytes) -> None:
+        if change[:1] == b">":
+            self._protocols += 1
+        else:
+            self._protocols = max(0, self._protocols - int(change[1:] or b"1"))
 
 
 _QUESTIONS = re.compile(

@@ -8,11 +8,26 @@ from hypothesis import strategies as st
 
 from vmnest.cli.screen import Backlog, Modes
 
-VIM = b"\x1b[?1049h\x1b[22;0;0t\x1b[?1h\x1b=\x1b[?2004h\x1b[?1000;1006h\x1b[?25l"
+VIM = (
+    b"\x1b[?1049h\x1b[22;0;0t\x1b[>4;2m\x1b[?1h\x1b=\x1b[?2004h\x1b[?1000;1006h\x1b[?25l\x1b[2;9r\x1b[6 q\x1b[>1u\x1b(0"
+)
 
 
 @pytest.mark.parametrize(
-    "output", [b"", b"text", b"\x1b[31mred\x1b[0m", b"\x1b[?1049h\x1b[?1049l", b"\x1b[?25l\x1b[?25h", b"\x1b[?12h"]
+    "output",
+    [
+        b"",
+        b"text",
+        b"\x1b[31mred\x1b[0m",
+        b"\x1b[?1049h\x1b[?1049l",
+        b"\x1b[?25l\x1b[?25h",
+        b"\x1b[?12h",
+        b"\x1b[>4;2m\x1b[>4;m",
+        b"\x1b[2;9r\x1b[r",
+        b"\x1b[6 q\x1b[ q",
+        b"\x1b[>1u\x1b[>5u\x1b[<2u\x1b[<u",
+        b"\x1b(0x\x1b(B",
+    ],
 )
 def test_where_nothing_is_left_nothing_is_undone(output: bytes) -> None:
     modes = Modes()
@@ -29,6 +44,14 @@ def test_all_that_is_left_is_undone_and_the_screen_last() -> None:
     assert undone.endswith(b"\x1b[?1049l")
     for sequence in (b"\x1b[?1l", b"\x1b>", b"\x1b[?2004l", b"\x1b[?1000l", b"\x1b[?1006l", b"\x1b[?25h"):
         assert sequence in undone
+    for sequence in (b"\x1b[>4m", b"\x1b[r", b"\x1b[0 q", b"\x1b[<1u", b"\x1b(B"):
+        assert sequence in undone
+
+
+def test_as_many_protocols_of_the_keyboard_are_popped_as_were_pushed() -> None:
+    modes = Modes()
+    modes.feed(b"\x1b[<u\x1b[>1u\x1b[>u\x1b[>31u\x1b[<u")
+    assert modes.restore().endswith(b"\x1b[<2u")
 
 
 def test_it_is_undone_once() -> None:
