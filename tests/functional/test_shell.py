@@ -96,11 +96,12 @@ def test_place_and_variables_are_as_the_options_say(cli: Cli, box: str) -> None:
 
 def test_control_keys_are_for_what_runs_there(cli: Cli, box: str) -> None:
     with in_shell(cli, box) as terminal:
-        terminal.type(b"echo be''gin; sleep 600\r")
+        # What says that it has begun is in the foreground by then.
+        terminal.type(b"sh -c 'echo be\"\"gin; exec sleep 600'\r")
         terminal.read_until(b"begin\r\n")
         terminal.type(b"\x03")
-        terminal.type(b"echo status=$?; sleep 601\r")
-        terminal.read_until(b"status=130\r\n")
+        terminal.type(b"echo status=$?; sh -c 'echo ag\"\"ain; exec sleep 601'\r")
+        terminal.read_until(b"status=130\r\nagain\r\n")
         terminal.type(b"\x1a")
         terminal.read_until(b"Stopped")
         terminal.type(b"kill %1; echo ca''t; cat\r")
