@@ -98,7 +98,7 @@ class Body:
             if len(line) < _MAX_LINE_BYTES:
                 raise PeerGoneError
             raise RequestError(400, wire.BAD_REQUEST, "a line of the body's framing is too long")
-        return line.rstrip(b"\r\n")
+        return line[:-2] if line.endswith(b"\r\n") else line[:-1]  # a CR before that is one that is refused
 
 
 def _too_large(limit: int) -> RequestError:

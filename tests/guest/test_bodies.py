@@ -84,6 +84,8 @@ def test_a_body_that_stops_in_the_middle_means_that_the_client_is_gone(data: byt
     [
         (b"zz\r\n", 400),
         (b"1\r\nab\r\n", 400),
+        (b"1\r\r\na\r\n0\r\n\r\n", 400),
+        (b"1\r\na\r\r\n0\r\n\r\n", 400),
         (b"1" + b"0" * 5000 + b"\r\n", 400),
         (b"0\r\n" + b"a: b\r\n" * 100, 431),
     ],
