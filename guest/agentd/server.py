@@ -248,7 +248,8 @@ class Connection(lean.server.BaseHTTPRequestHandler):
                 lines.append(line[:-2] if line.endswith(b"\r\n") else line[:-1])
             elif lines:  # an empty line before the request line is skipped (RFC 9112 section 2.2)
                 return heads.parse(lines)
-        raise heads.HeadError(f"the request head is larger than {wire.MAX_HEAD_BYTES} bytes", status=431)
+        limits = f"{wire.MAX_HEAD_BYTES} bytes or {_MAX_HEADER_LINES} lines"
+        raise heads.HeadError(f"the request head is larger than {limits}", status=431)
 
     def _refuse(self, error: RequestError) -> None:
         """Answer what cannot be read as a request; where the next one would begin is unknown."""
