@@ -43,7 +43,7 @@ class _Front(http.server.BaseHTTPRequestHandler):
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         if self.path not in BASE_ROUTES or "Transfer-Encoding" in self.headers:
-            self.close_connection = True
+            self.close_connection = "Transfer-Encoding" in self.headers  # whose body was not read
             return self._send(404, b'{"detail":"Not Found"}')
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request(self.command, self.path, body, {"Content-Type": "application/json"})
@@ -57,6 +57,8 @@ class _Front(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
+        if self.close_connection:
+            self.send_header("Connection", "close")  # or the client would use it again
         self.end_headers()
         self.wfile.write(data)
 
