@@ -199,6 +199,16 @@ def test_a_window_that_is_closed_hangs_the_shell_up(cli: Cli, box: str) -> None:
     wait_for(lambda: running(cli, box) == before)
 
 
+def test_a_window_that_is_closed_on_a_suspended_sandbox_wakes_nothing(cli: Cli, box: str) -> None:
+    with in_shell(cli, box) as terminal:
+        assert cli("stop", box).status == 0
+        terminal.read_until(b"the sandbox is suspended")
+        terminal.hang_up()
+        assert terminal.process.wait(WAIT_SECONDS) == 128 + signal.SIGHUP
+    assert cli("ps", box, "--json").data["state"] == "SUSPENDED"
+    assert cli("start", box).status == 0
+
+
 def test_who_leaves_can_come_back(cli: Cli, box: str) -> None:
     with in_shell(cli, box) as terminal:
         terminal.type(b"SECRET=ke''pt\r")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
             """Send SIGKILL to it; False: it has ended."""
 
 
-__all__ = ["Interrupts", "leave_to_main_thread", "raise_once"]
+__all__ = ["Interrupts", "is_ending", "leave_to_main_thread", "raise_once"]
 
 PATIENCE_SECONDS = 3.0  # how long a command may take to end after a Ctrl+C before the user is told about a second one
 KILL_SECONDS = 5.0  # how long the news of a killed command is waited for
@@ -61,6 +61,11 @@ def raise_once() -> Callable[[], None]:
 
 def _pass_over(number: int, frame: FrameType | None) -> None:
     """We are on our way out already."""
+
+
+def is_ending() -> bool:
+    """Whether a signal has been raised: another exception in its way would be one in the middle of cleaning up."""
+    return any(signal.getsignal(number) is _pass_over for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
 def leave_to_main_thread() -> None:

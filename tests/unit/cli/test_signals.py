@@ -89,6 +89,14 @@ def test_two_that_come_at_once_are_one_end() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
 
 
+def test_from_the_first_signal_on_it_is_known_that_we_end() -> None:
+    signals.raise_once()
+    assert not signals.is_ending()
+    with pytest.raises(failure.Ended):
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert signals.is_ending()
+
+
 def test_what_the_caller_ignores_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signals.raise_once()
