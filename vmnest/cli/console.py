@@ -217,7 +217,7 @@ class _Console:
     def _on_resized(self, number: int, frame: FrameType | None) -> None:
         # Also how a thread wakes us: this is the only place where the main thread can be made to look at something.
         error, self._failure = self._failure, None
-        if error is not None and not self._is_over:
+        if error is not None and not self._is_over and not signals.is_ending():
             raise error
         self._sizes.put(_SIZE)
 
@@ -263,7 +263,7 @@ class _Console:
         if self._modes is not None and self._modes.is_full_screen:
             columns, rows = terminal.size()
             line = f"\x1b7\x1b[{rows};1H\x1b[0;7m{line.strip()[: columns - 1]}\x1b[K\x1b[0m\x1b8"
-        terminal.write_text(terminal.STDERR, line)
+        terminal.tell(line)
 
     # -- the threads ---------------------------------------------------------------------------------------------------
 

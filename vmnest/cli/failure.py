@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from .. import errors
 from . import render, terminal
 
@@ -50,9 +48,7 @@ def report(error: BaseException, *, json: bool = False, debug: bool = False, is_
     if isinstance(error, BrokenPipeError):
         return SIGNAL_BASE + SIGPIPE  # whoever read our output has gone (``| head``), and wants to hear no more
     shown = _translate(error)
-    # Standard error may be a pipe that nobody reads: then there is nobody to tell.
-    with contextlib.suppress(OSError, errors.OutputError):
-        terminal.write_text(terminal.STDERR, _render(shown, error, json=json, debug=debug))
+    terminal.tell(_render(shown, error, json=json, debug=debug))
     if isinstance(error, Ended):
         return SIGNAL_BASE + error.number
     return _exit_status(shown, is_exec=is_exec)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 
-from .. import errors
 from . import listing, render, terminal
 
 TYPE_CHECKING = False
@@ -90,17 +88,15 @@ class Meter:
         pace.rate(begun, 0)
         if self._end.wait(SHOWN_AFTER_SECONDS):
             return
-        # A terminal that is gone is no reason to end the transfer.
-        with contextlib.suppress(OSError, errors.OutputError):
-            while True:
-                now, step = self._clock(), self._step
-                rate = pace.rate(now, 0 if step is None else step.bytes)
-                columns, _ = terminal.size()
-                line = render_line(self._doing, step, rate=rate, seconds=now - begun, columns=columns)
-                terminal.draw_line(line)
-                if self._end.wait(PERIOD_SECONDS):
-                    break
-            terminal.draw_line("")
+        while True:
+            now, step = self._clock(), self._step
+            rate = pace.rate(now, 0 if step is None else step.bytes)
+            columns, _ = terminal.size()
+            line = render_line(self._doing, step, rate=rate, seconds=now - begun, columns=columns)
+            terminal.draw_line(line)
+            if self._end.wait(PERIOD_SECONDS):
+                break
+        terminal.draw_line("")
 
 
 class Pace:

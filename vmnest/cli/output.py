@@ -34,7 +34,7 @@ def result(data: object, *, options: Options, text: str) -> None:
 def remark(text: str | None, *, options: Options) -> None:
     """A line for the user beside the result. Not with ``--json``, where standard error is for a JSON error alone."""
     if text and not options.quiet and not options.json:
-        terminal.write_text(terminal.STDERR, f"vmnest: {render.to_printable(text)}\n")
+        terminal.tell(f"vmnest: {render.to_printable(text)}\n")
 
 
 def remark_unusual_place(*, options: Options) -> None:

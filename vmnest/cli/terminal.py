@@ -30,6 +30,7 @@ __all__ = [
     "open_missing",
     "read_bytes",
     "size",
+    "tell",
     "want_colour",
     "write_bytes",
     "write_text",
@@ -107,7 +108,7 @@ def draw_line(text: str) -> None:
     """Show a line on standard error, a terminal, in the place of the one that was drawn there before; none if empty."""
     if text or _Drawn.is_there:
         _Drawn.is_there = False
-        write_text(STDERR, f"\r{text}\x1b[K")
+        tell(f"\r{text}\x1b[K")
         _Drawn.is_there = bool(text)
 
 
@@ -119,6 +120,12 @@ def write_text(fd: int, text: str) -> None:
     stream = sys.stdout if fd == STDOUT else sys.stderr
     encoding = getattr(stream, "encoding", None) or "utf-8"
     write_bytes(fd, text.encode(encoding, errors="backslashreplace"))
+
+
+def tell(text: str) -> None:
+    """Write to standard error, where somebody may be there to read it: what we do must not depend on that."""
+    with contextlib.suppress(BrokenPipeError, errors.OutputError):
+        write_text(STDERR, text)
 
 
 def is_terminal(fd: int) -> bool:

@@ -46,6 +46,16 @@ def test_a_full_disk_is_an_error_of_its_own() -> None:
     os.close(fd)
 
 
+def test_what_is_told_beside_may_go_unheard() -> None:
+    code = "from vmnest.cli import terminal; terminal.tell('x'); terminal.write_text(1, 'went on')"
+    reader, writer = os.pipe()
+    os.close(reader)
+    for fd in (writer, os.open("/dev/full", os.O_WRONLY)):
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=fd, check=True)
+        os.close(fd)
+        assert done.stdout == b"went on"
+
+
 PRINT = "from vmnest.cli import terminal; terminal.write_text(1, 'na\\u00efve \\u65e5 \\udcff')"
 
 
