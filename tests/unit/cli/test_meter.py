@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.screens import on_terminal
+from vmnest import errors
 from vmnest.cli import meter, render, terminal
 
 
@@ -131,7 +132,7 @@ def test_a_terminal_that_is_gone_ends_nothing(monkeypatch: pytest.MonkeyPatch) -
 
     def refuse(fd: int, text: str) -> None:
         gone.set()
-        raise OSError(5, "Input/output error")
+        raise errors.OutputError("cannot write to standard error: Input/output error")
 
     monkeypatch.setattr(meter, "SHOWN_AFTER_SECONDS", 0.0)
     monkeypatch.setattr(terminal, "write_text", refuse)
