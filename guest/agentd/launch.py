@@ -32,7 +32,10 @@ _PIECE_BYTES = 65536
 
 
 class Started:
-    """A command that runs, and our ends of its streams; those that it has not are None. They are non-blocking."""
+    """A command that runs, and our ends of its streams; those that it has not are None. They are non-blocking.
+
+    With a terminal, ``stdin`` is a second descriptor of it: all that a process needs is there before it is.
+    """
 
     __slots__ = ("child", "stderr", "stdin", "stdout", "terminal")
 
@@ -129,6 +132,8 @@ class _Streams:
             self.ours["terminal"], side = terminals.open_pair(command.pty)
             self._opened.append(side)
             self.theirs = [side] * 3
+            # For input a descriptor of its own: a request may be waiting on it when the other one is closed.
+            self.ours["stdin"] = os.dup(self.ours["terminal"])
             return
         if command.stdin:
             reader, self.ours["stdin"] = os.pipe()

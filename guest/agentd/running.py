@@ -81,14 +81,14 @@ class Process:
         self.readers = 0
         self.is_told = False  # a reader was told of the end
         self.ended_clock = 0.0
-        window = None if started.terminal is None else retained.TERMINAL_BYTES
+        is_pty = started.terminal is not None
+        window = retained.TERMINAL_BYTES if is_pty else None
         self.output = retained.Output(services.store, limit=output_limit, retain=retain, window=window)
-        self.input: Input | None = None
+        self.input = None if started.stdin is None else Input(started.stdin, is_terminal=is_pty)
         self._command = _tell_command(command.argv)
         self._child = started.child
-        self._stdin = started.stdin
         self._terminal = started.terminal
-        self._is_pty = started.terminal is not None
+        self._is_pty = is_pty
         self._services = services
         self._on_end: Callable[[Process], object] | None = on_end
         self._timeout = command.timeout
@@ -116,7 +116,6 @@ class Process:
         with self.changed:
             self._services.groups.add(self.pid)
             try:
-                self.input = self._build_input()
                 self._watch_pipes()
                 self._exit_watch = process.open_exit_watch(self.pid)
                 if self._exit_watch is not None:
@@ -307,12 +306,6 @@ class Process:
                 self._watch_pipes()
 
     # -- under the lock
-
-    def _build_input(self) -> Input | None:
-        if self._terminal is not None:
-            # A descriptor of its own, which a request may be waiting on when the other one is closed.
-            return Input(os.dup(self._terminal), is_terminal=True)
-        return None if self._stdin is None else Input(self._stdin, is_terminal=False)
 
     def _take(self, descriptor: int) -> bool:
         """Take a helping of output; False if there was none."""

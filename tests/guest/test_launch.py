@@ -195,7 +195,8 @@ def test_a_terminal_is_the_commands_three_streams_and_its_controlling_terminal(b
     assert lines[1] == "30 100"
     assert lines[2:4] == [lines[0]] * 2
     assert lines[4].split() == [str(run.started.child.pid)] * 4
-    assert list(run.ends) == ["terminal"]
+    assert list(run.ends) == ["stdin", "terminal"]
+    assert os.ttyname(run.ends["stdin"]) == os.ttyname(run.ends["terminal"])
 
 
 def test_a_terminal_says_what_it_is_and_that_it_takes_utf_8(bench: Bench) -> None:
@@ -479,7 +480,7 @@ def fillers() -> Iterator[list[int]]:
 
 @pytest.mark.parametrize(
     ("members", "least"),
-    [({}, 7), ({"stdin": True}, 8), ({"pty": SIZE}, 6), ({"rlimits": {"core": (0, 0)}, "stdin": True}, 10)],
+    [({}, 7), ({"stdin": True}, 8), ({"pty": SIZE}, 7), ({"rlimits": {"core": (0, 0)}, "stdin": True}, 10)],
     ids=["plain", "stdin", "terminal", "limits"],
 )
 def test_without_enough_files_a_command_is_refused_and_none_stays_open(
