@@ -14,7 +14,7 @@ import time
 
 from . import journal
 
-MAX_PIPES = 128
+MAX_PIPES = 1024  # two for each command that left a child behind
 _PIECE_BYTES = 65536
 _PAUSE_SECONDS = 0.02
 
@@ -38,6 +38,7 @@ class Drain:
             self._pipes.append(descriptor)
             self._poller.register(descriptor, select.POLLIN)
             if len(self._pipes) > MAX_PIPES:
+                journal.report(f"a background child's output was closed: more than {MAX_PIPES} are read to nowhere")
                 self._close(self._pipes[0])
             assert self._wake is not None
             os.write(self._wake, b"+")
