@@ -16,7 +16,7 @@ from .._guest.agentd import wire
 from ..agent import arguments, commands, feeding, following, outputs, processes
 from ..agent.recovery import DOUBTFUL
 from ..agent.results import ExecResult
-from ..deadline import NEVER, Deadline
+from ..deadline import NEVER, Deadline, backoff
 from ..wire import names
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ KILL_SECONDS = 30.0  # at the end of a ``with`` block
 HOLD_SECONDS = 10.0
 MAX_LINE_CHARS = 1024 * 1024
 NEVER_SEEN = float("-inf")
-LOOK_SECONDS = 1.0  # so old may be what is known of the MicroVM's state when something is sent that must not wake it
+LOOK_SECONDS = 1.0  # so old may be what is known of the MicroVM's state when a terminal's size is sent
+FIRST_PAUSE_SECONDS = 0.01
+LAST_PAUSE_SECONDS = 1.0
 
 _logger = logging.getLogger(__name__)
 
@@ -93,6 +95,8 @@ class Process:
         self._entered_by = os.getpid()
         self._is_detached = False
         self._looked_at = NEVER_SEEN  # when its MicroVM was last seen awake
+        self._ask_again_at = NEVER_SEEN  # whoever polls
+        self._pauses = backoff(first=FIRST_PAUSE_SECONDS, last=LAST_PAUSE_SECONDS)  # between two polls
         self._has_input = info.stdin != wire.STDIN_NONE
         self.state_watch: Watch | None = None
         self._follower.recovery.on_pause = self._on_pause
@@ -126,11 +130,19 @@ class Process:
     def poll(self) -> int | None:
         """Ask whether it has ended; its exit code, or None. A suspended sandbox sleeps on, and nothing in it ends.
 
+        Whoever calls this in a loop is answered from memory most of the time, and hears of the end up to a second late;
+        ``wait`` returns at once.
+
         Raises:
             errors.ProcessNotFoundError: the agent does not know it (any more).
             errors.MicroVMEndedError: the sandbox has ended, and it with it.
         """
-        if self._end is None and not self._may_sleep():
+        now = self._agent.clock.monotonic()
+        if self._end is not None or now < self._ask_again_at:
+            return self.exit_code
+        self._ask_again_at = now + next(self._pauses)
+        self._looked_at = NEVER_SEEN  # it may have been suspended since: asking the agent would wake it
+        if not self._may_sleep():
             try:
                 self._learn(processes.peek(self._agent, self.id))
             except DOUBTFUL as error:
@@ -246,6 +258,7 @@ class Process:
             errors.VmnestError: see ``poll``.
         """
         is_asked_for = self._reading.locked()
+        self._looked_at = NEVER_SEEN
         if self._end is None and not is_asked_for and not self._may_sleep():
             deadline = Deadline(HOLD_SECONDS, clock=self._agent.clock)
             processes.hold(self._agent, self.id, offset=self.offset, deadline=deadline)
@@ -362,6 +375,8 @@ class Process:
     def _note_awake(self) -> None:
         """The agent did something for us: whoever waits for the sandbox to wake up looks at once."""
         self._looked_at = self._agent.clock.monotonic()
+        self._ask_again_at = NEVER_SEEN
+        self._pauses = backoff(first=FIRST_PAUSE_SECONDS, last=LAST_PAUSE_SECONDS)
         self._follower.recovery.stir()
         self._send_size()
 

@@ -371,14 +371,29 @@ def test_a_hold_tells_of_a_reader_who_does_not_ask_just_now(connect_agent: Any) 
     assert held == ["/v1/processes/p/output?offset=3&limit=0"]
 
 
-def test_polls_in_a_row_look_now_and_then(connect_agent: Any, fake_clock: FakeClock) -> None:
+def test_polls_in_a_row_ask_now_and_then_and_look_each_time(connect_agent: Any, fake_clock: FakeClock) -> None:
     peer, states = ProcessPeer(), States("RUNNING")
+    looks: list[int] = []
+    peer.before = lambda received: looks.append(states.looks)
     with ScriptedServer(peer, repeat_last=True) as server:
         process = scripted(peer, connect_agent(server, states=states))
-        for _ in range(100):
+        for _ in range(2000):
             assert process.poll() is None
-            fake_clock.advance(0.1)
-    assert 9 <= states.looks <= 12
+            fake_clock.advance(0.01)
+    assert 20 <= len(looks) <= 45
+    assert looks == list(range(1, len(looks) + 1))
+
+
+def test_a_poll_after_a_signal_asks_at_once(connect_agent: Any) -> None:
+    peer = ProcessPeer()
+    with ScriptedServer(peer, repeat_last=True) as server:
+        process = scripted(peer, connect_agent(server, states=States("RUNNING")))
+        for _ in range(50):
+            assert process.poll() is None
+        process.kill()
+        peer.end = {"exit_code": 137, "signal": "SIGKILL", "timed_out": False}
+        assert process.poll() == 137
+    assert len(server.requests) == 3
 
 
 def test_a_poll_that_is_cut_by_a_suspension_is_none(connect_agent: Any) -> None:
