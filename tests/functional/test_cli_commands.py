@@ -445,6 +445,20 @@ def test_jobs_in_json(cli: Cli, box: str) -> None:
     assert cli("attach", box, "nobody").status == 125
 
 
+def test_a_command_that_was_waited_for_is_among_all_jobs_and_can_be_seen_again(cli: Cli, box: str) -> None:
+    line = "echo waited for; exit 5"
+    assert cli("exec", box, "--", "sh", "-c", line).status == 5
+
+    def listed(*options: str) -> list[dict[str, Any]]:
+        return [each for each in cli("jobs", box, "--json", *options).data["jobs"] if each["command"][-1] == line]
+
+    assert listed() == []
+    (job,) = listed("--all")
+    assert (job["state"], job["exit_code"], job["background"]) == ("ended", 5, False)
+    done = cli("attach", box, job["job"])
+    assert (done.status, done.text) == (5, "waited for\n")
+
+
 def test_a_job_that_nobody_read_is_whole_up_to_its_limit(cli: Cli, box: str) -> None:
     job = start_job(cli, box, "seq 100000")
     done = cli("attach", box, job)

@@ -89,7 +89,7 @@ class Process:
         self._follower = follower or following.Follower(agent, info.id, name=self._name, offset=offset)
         self._end: outputs.Exit | None = None
         self._reading = threading.Lock()  # held by the thread that asks for the next piece
-        self._changed = threading.Condition()  # told when somebody stops to iterate
+        self._changed = threading.Condition()  # told when somebody stops to iterate; held when the next poll is set
         self._reader: threading.Thread | None = None  # who iterates
         self._size: tuple[int, int] | None = None  # of the terminal, wanted and not sent
         self._entered_by = os.getpid()
@@ -137,10 +137,11 @@ class Process:
             errors.ProcessNotFoundError: the agent does not know it (any more).
             errors.MicroVMEndedError: the sandbox has ended, and it with it.
         """
-        now = self._agent.clock.monotonic()
-        if self._end is not None or now < self._ask_again_at:
-            return self.exit_code
-        self._ask_again_at = now + next(self._pauses)
+        with self._changed:
+            now = self._agent.clock.monotonic()
+            if self._end is not None or now < self._ask_again_at:
+                return self.exit_code
+            self._ask_again_at = now + next(self._pauses)
         self._looked_at = NEVER_SEEN  # it may have been suspended since: asking the agent would wake it
         if not self._may_sleep():
             try:
