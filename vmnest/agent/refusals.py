@@ -71,7 +71,7 @@ _HINTS: dict[type[errors.VmnestError], str] = {
     errors.EndpointThrottledError: "Try again in a moment, with fewer commands at a time.",
     errors.EndpointUnavailableError: "It can be used again once it is resumed.",
     errors.NoInputError: "Start it with -i (Python: stdin=True), so that it has one.",
-    errors.NoTerminalError: "Start it with -t (Python: pty=True), so that it has one.",
+    errors.NoTerminalError: "Start it with -t (Python: pty=(80, 24)), so that it has one.",
     errors.AgentUnreachableError: "The command has run, or is still running; what it left cannot be had any more.",
 }
 

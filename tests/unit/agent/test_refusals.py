@@ -144,6 +144,10 @@ def test_a_refusal_says_what_to_do(status: int) -> None:
     assert from_endpoint(status).hint
 
 
+def test_a_process_without_a_terminal_is_started_anew_with_the_size_of_one() -> None:
+    assert "pty=(80, 24)" in (from_agent(409, {"detail": "it has none", "code": "no_pty"}).hint or "")
+
+
 def test_an_agent_that_says_nothing_may_be_none() -> None:
     assert "listens on the agent's port" in (from_agent(500, {}).hint or "")
     assert from_agent(500, {"detail": "the disk is full"}).hint is None
