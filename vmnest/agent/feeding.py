@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Feeder", "Input", "Source", "feed"]
 
+LATE = "the process in the sandbox did not take its input in time"
 STOP_SECONDS = 1.0  # for the request that is under way when the process has ended
 
 _logger = logging.getLogger(__name__)
@@ -69,11 +70,13 @@ class Input:
         """
         view = memoryview(data).cast("B")
         with self._lock:
-            sender = functools.partial(self._send, client, wakes=wakes, recovery=Recovery(client, deadline=deadline))
+            recovery = Recovery(client, deadline=deadline, late=LATE)
+            sender = functools.partial(self._send, client, wakes=wakes, recovery=recovery)
             began = self._offset
             is_done = not view and not is_end
             while not (is_done or self.is_closed):
-                deadline.check("the process in the sandbox takes its input")
+                if deadline.expired:
+                    raise errors.WaitTimeoutError(LATE)
                 at = self._offset - began
                 piece = bytes(view[at : at + wire.MAX_STDIN_BYTES])
                 is_last = at + len(piece) == len(view)

@@ -118,7 +118,8 @@ def test_input_that_nobody_takes_waits_until_the_deadline(connect_agent: Any, fa
         fake_clock.advance(25)
         return json_answer(200, {"offset": 0, "closed": False})
 
-    with ScriptedServer(wait, repeat_last=True) as server, pytest.raises(errors.WaitTimeoutError):
+    late = "did not take its input in time"
+    with ScriptedServer(wait, repeat_last=True) as server, pytest.raises(errors.WaitTimeoutError, match=late):
         feeding.Input("p").send(connect_agent(server), b"x", deadline=Deadline(60, clock=fake_clock))
     assert len(server.requests) == 3
     assert [request.target.rpartition("=")[2] for request in server.requests] == ["25", "25", "10"]
