@@ -45,7 +45,11 @@ def upload(
         return _upload_tree(choose, path, remote, exclude=encoded, progress=progress, deadline=deadline)
     file = localfiles.LocalFile(path)
     source = Source(_watched(file.pieces, progress, total=file.size, path=to_text(path)), size=file.size)
-    count = choose(wire.FEATURE_FILES).write(remote, source, mode=file.mode, deadline=deadline)
+    try:
+        count = choose(wire.FEATURE_FILES).write(remote, source, mode=file.mode, deadline=deadline)
+    except errors.NotAFileError as error:
+        error.add_hint("A file goes to exactly the path that is given: end it with the file's name, not its directory.")
+        raise
     skipped = (Skipped(to_text(path), trees.CHANGED),) if file.has_changed else ()
     return Transfer(files=1, bytes=count, skipped=skipped)
 

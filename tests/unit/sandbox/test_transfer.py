@@ -201,6 +201,14 @@ def test_nothing_but_files_and_directories_is_moved(files: Files, here: Path, th
     assert os.listdir(here) == ["fifo"]
 
 
+def test_a_file_does_not_go_into_a_directory_by_itself(files: Files, here: Path, there: Path) -> None:
+    (here / "f").write_bytes(b"x")
+    with pytest.raises(errors.NotAFileError) as caught:
+        files.upload(here / "f", str(there))
+    assert "exactly the path" in (caught.value.hint or "")
+    assert os.listdir(there) == []
+
+
 # -- trees -------------------------------------------------------------------------------------------------------------
 
 
