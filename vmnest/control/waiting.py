@@ -67,7 +67,7 @@ def ended(microvm: MicroVM) -> errors.MicroVMEndedError:
         reason = f"a request ended it ({reason})"
     return errors.MicroVMEndedError(
         f"MicroVM {microvm.microvm_id} is {microvm.state}{': ' if reason else ''}{reason}",
-        hint="Make a new sandbox. `vmnest rm NAME` forgets this one's name.",
+        hint="Make a new sandbox.",
         details={"microvm_id": microvm.microvm_id, "state": microvm.state, "state_reason": microvm.state_reason},
     )
 

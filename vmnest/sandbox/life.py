@@ -149,7 +149,7 @@ def ready_for_use(link: Link, *, may_resume: bool, deadline: Deadline) -> None:
         # A request would wake it, or would find a proxy that does not say why there is no answer.
         microvm = link.look()
         if microvm.ended:
-            raise waiting.ended(microvm)
+            raise link.ended(microvm)
     if link.state in _SUSPENDED:
         if not may_resume:
             raise link.suspended()
@@ -165,7 +165,7 @@ def _until_accepted(link: Link, call: Callable[[], None], *, deadline: Deadline)
         except (errors.ConflictError, errors.ValidationError) as error:
             microvm = link.look()
             if microvm.ended:
-                raise waiting.ended(microvm) from error
+                raise link.ended(microvm) from error
             if microvm.state not in _PASSING and not isinstance(error, errors.ConflictError):
                 raise
             if deadline.clamp(delay) < delay:

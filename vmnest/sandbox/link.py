@@ -177,6 +177,15 @@ class Link:
             f"sandbox {name} is suspended ({self.state})", hint=f"Resume it first: vmnest start {name}"
         )
 
+    def ended(self, microvm: MicroVM) -> errors.MicroVMEndedError:
+        """The error for a use of it once its MicroVM has ended."""
+        error = waiting.ended(microvm)
+        with contextlib.suppress(errors.StateFileError):  # that is a problem of whoever needs the name
+            present = self.records.get(self.record.name)
+            if present is not None and present.is_same_launch(self.record):
+                error.add_hint(f"This forgets the old one's name: vmnest rm {self.record.name}")
+        return error
+
     def look(self) -> MicroVM:
         """Ask the service. This never wakes a suspended MicroVM, and writes no record."""
         microvm = self.control().microvms.get(self.microvm_id, deadline=Deadline(CALL_SECONDS))
@@ -194,7 +203,7 @@ class Link:
         except (errors.ValidationError, errors.ConflictError) as error:
             microvm = self.look()
             if microvm.ended:
-                raise waiting.ended(microvm) from error
+                raise self.ended(microvm) from error
             raise
 
     def see(self, microvm: MicroVM) -> None:
@@ -278,7 +287,7 @@ class Link:
         self.catch_up()
         microvm = self.look()
         if microvm.ended:
-            raise waiting.ended(microvm) from error
+            raise self.ended(microvm) from error
         # Each use begins with taking the mark of a stop away: one that is there was made since, and is to hold.
         may_wake = wakes and self.record.stopped_at is None
         if microvm.state in (names.SUSPENDING, names.SUSPENDED) and not may_wake:

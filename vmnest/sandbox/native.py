@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from .. import deadline as deadlines
 from .. import errors
 from ..agent import outputs, refusals
-from ..control import waiting
 from ..deadline import Deadline
 from ..wire import names, websocket
 from . import life
@@ -241,7 +240,7 @@ class NativeShell:
             _logger.info("why a shell's connection was cut is not known: %s", failure)
             return error
         if microvm.ended:
-            return waiting.ended(microvm)
+            return self._link.ended(microvm)
         if microvm.state in (names.SUSPENDING, names.SUSPENDED):
             error = errors.ConnectionLostError("the sandbox was suspended, which cuts the service's shell off")
         error.add_hint(f"Without --native a shell goes on after a cut: vmnest shell {self._link.record.name}")

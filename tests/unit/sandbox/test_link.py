@@ -249,6 +249,15 @@ def test_a_microvm_that_ended_is_an_error_with_its_reason_at_once(records: regis
     assert link.state == "TERMINATED"
 
 
+def test_the_name_of_one_that_ended_is_to_be_forgotten_only_while_it_is_known(records: registry.Registry) -> None:
+    control = FakeControl("http://127.0.0.1:9")
+    link = link_to("http://127.0.0.1:9", control, records)
+    control.microvms.change("microvm-1", state="TERMINATED")
+    assert (link.ended(link.look()).hint or "").endswith("vmnest rm demo")
+    records.remove("demo")
+    assert link.ended(link.look()).hint == "Make a new sandbox."
+
+
 def test_a_microvm_that_is_unknown_by_now_is_not_found(records: registry.Registry, closed_url: str) -> None:
     control = FakeControl(closed_url)
     link = link_to(closed_url, control, records)
