@@ -15,6 +15,8 @@ from . import answers
 
 DEFAULT_IDLE_SECONDS = 900
 LONGEST_LIFE_SECONDS = 28_800
+_AWS_IMAGES = "Check its ARN and region; to run, a version of it must be SUCCESSFUL and ACTIVE."
+_LOCAL_IMAGES = f"The one image of this machine is {names.LOCAL_IMAGE_NAME}, from which sandboxes start by default."
 
 
 class IdlePolicy(NamedTuple):
@@ -176,7 +178,7 @@ class MicroVMs:
                 raise
             raise errors.ImageNotFoundError(
                 error.message,
-                hint="Check its ARN and region; to run, a version of it must be SUCCESSFUL and ACTIVE.",
+                hint=_LOCAL_IMAGES if names.LOCAL_ACCOUNT in spec.image_arn.split(":") else _AWS_IMAGES,
                 details=error.details,
             ) from error
         return MicroVM.from_wire(answer, operation="RunMicrovm")

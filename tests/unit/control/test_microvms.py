@@ -7,6 +7,7 @@ from tests.support.control import IMAGE_ARN, Controlled, Controls, summary, vm
 from tests.support.peers import Answer, json_answer
 from vmnest import errors
 from vmnest.control.microvms import IdlePolicy, MicroVMSummary, RunSpec
+from vmnest.wire import names
 
 
 def missing(message: str = "MicroVM not found: x") -> Answer:
@@ -74,6 +75,14 @@ def test_run_on_an_image_that_cannot_run_is_about_the_image(controls: Controls):
     made = controls(missing("No active version found for MicroVM image x"))
     with pytest.raises(errors.ImageNotFoundError, match="No active version found"):
         made.control.microvms.run(RunSpec(IMAGE_ARN, "t"), deadline=made.deadline())
+
+
+def test_who_names_an_image_that_this_machine_has_not_is_told_which_it_has(controls: Controls):
+    made = controls(missing("No active version found for MicroVM image x"))
+    image = names.image_arn(region=names.LOCAL_REGION, account=names.LOCAL_ACCOUNT, name="ubuntu")
+    with pytest.raises(errors.ImageNotFoundError) as caught:
+        made.control.microvms.run(RunSpec(image, "t"), deadline=made.deadline())
+    assert "of this machine is local" in (caught.value.hint or "")
 
 
 def test_run_with_a_connector_that_is_not_there_is_not_about_the_image(controls: Controls):
