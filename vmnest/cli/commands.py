@@ -65,6 +65,12 @@ _EXEC_NOTES = (
     "The command begins after --, or with the first word after NAME; nothing in it is looked at.\n"
     "Ctrl+C is for the command; twice kills it. With -it the keys ~. at the beginning of a line leave it running."
 )
+_NOT_INPUT = "-i is --image here; standard input is handed on with --interactive, in a terminal with --interactive -t. "
+_NO_BACKGROUND = "For a sandbox that stays: vmnest create NAME, then vmnest exec --background NAME -- COMMAND. "
+_RUN_HABITS = {
+    **dict.fromkeys(("-it", "-ti", "-i --"), _NOT_INPUT),
+    **dict.fromkeys(("-d", "--detach", "--background"), _NO_BACKGROUND),
+}
 _RUN_NOTES = "The sandbox is removed afterwards, whatever happens."
 
 
@@ -84,7 +90,13 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
         parser.switch("--no-resume", help="fail if the sandbox is suspended, instead of resuming it")
         return parser
     parser = words.Parser(
-        "run", summary=verb.summary, names="[IMAGE]", command="after--", notes=_RUN_NOTES, options=_RunOptions
+        "run",
+        summary=verb.summary,
+        names="[IMAGE]",
+        command="after--",
+        notes=_RUN_NOTES,
+        habits=_RUN_HABITS,
+        options=_RunOptions,
     )
     creation.add_options(parser)
     _add_exec_options(parser)
@@ -174,7 +186,10 @@ def _check(options: _ExecOptions, *, is_background: bool) -> None:
     values.check_text(options.workdir or "", what="--workdir")
     values.check_text(options.user or "", what="--user")
     if _wants_terminal(options) and options.json and not is_background:
-        raise errors.UsageError("--tty and --json do not go together", hint="--no-tty is stronger than --tty.")
+        raise errors.UsageError(
+            "--tty and --json do not go together",
+            hint="A terminal is for a person, --json for a program: leave one of them out.",
+        )
     if options.stream and is_background:
         raise errors.UsageError("--background shows no output to --stream", hint="vmnest attach does.")
     if not is_background:

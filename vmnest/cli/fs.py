@@ -60,7 +60,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
         summary=verb.summary,
         names=names,
         notes="\n".join(filter(None, (notes, _PATHS))),
-        without_name="vmnest ls lists all sandboxes. ",
+        without_name="NAME and PATH are words of their own here. ",
         options=options,
     )
     add(parser)
@@ -127,8 +127,19 @@ _PARSERS: dict[str, tuple[str, str, type[words.Options], Callable[[words.Parser]
 
 def run(verb: verbs.Verb, options: words.Options) -> int:
     """Do it."""
+    _check_name(options.names[0], title=verb.title)
     output.remark_unusual_place(options=options)
     return _VERBS[verb.words[1]](options)
+
+
+def _check_name(name: str, *, title: str) -> None:
+    """Lead users of ``cp`` on, where the two are one word."""
+    sandbox, colon, path = name.partition(":")
+    if colon:
+        raise errors.UsageError(
+            f"no sandbox is called {name!r}",
+            hint=f"NAME and PATH are words of their own here: vmnest {title} {sandbox} {path}".rstrip(),
+        )
 
 
 def _open(options: words.Options) -> Files:

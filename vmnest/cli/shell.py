@@ -37,6 +37,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
         names="NAME",
         notes=_NOTES,
         without_name="vmnest ls lists all sandboxes. ",
+        with_more="vmnest exec -it NAME -- COMMAND runs a command in a terminal. ",
         options=_ShellOptions,
     )
     parser.switch("--native", help="the service's own shell, if the sandbox was made with --ingress SHELL_INGRESS")

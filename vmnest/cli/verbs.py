@@ -70,7 +70,7 @@ GROUPS = {
     "local": "The local cloud: sandboxes on this machine",
 }
 
-# What people call them elsewhere -> the verb that an error may point to.
+# What people call them elsewhere -> the verb that an error may point to, with what follows it where that matters.
 OTHER_WORDS = {
     **dict.fromkeys(("suspend", "pause", "freeze"), "stop"),
     **dict.fromkeys(("resume", "unpause", "thaw"), "start"),
@@ -80,7 +80,9 @@ OTHER_WORDS = {
     "describe": "inspect",
     "new": "create",
     **dict.fromkeys(("ssh", "sh", "console", "login"), "shell"),
-    **dict.fromkeys(("upload", "download", "copy", "scp"), "cp"),
+    **dict.fromkeys(("upload", "download", "put", "get", "push", "pull", "copy", "scp"), "cp"),
+    "logs": "attach NAME JOB",
+    **dict.fromkeys(("top", "stats"), "exec NAME -- top"),
     **dict.fromkeys(("fs remove", "fs delete"), "fs rm"),
     **dict.fromkeys(("fs move", "fs rename"), "fs mv"),
     "fs list": "fs ls",

@@ -17,7 +17,7 @@ from .. import errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import NoReturn
 
 __all__ = ["Options", "Parser", "Split", "add_globals", "split"]
@@ -50,6 +50,9 @@ class Parser:
         command: ``"none"``, or where the command to run begins: ``"after--"``, or ``"after names"`` too.
         notes: Further text for the help.
         without_name: What to do where the name is missing; ends with a space.
+        with_more: What to do where there is a name too many; ends with a space.
+        habits: What users of other programs type, and does not mean the same here: options, also with the ``--`` behind
+            them; and what to do instead, which ends with a space.
         options: The class that declares the verb's own options.
     """
 
@@ -62,13 +65,17 @@ class Parser:
         command: str = "none",
         notes: str = "",
         without_name: str = "",
+        with_more: str = "",
+        habits: Mapping[str, str] | None = None,
         options: type[Options] = Options,
     ) -> None:
         usage = " ".join(
             part for part in ("vmnest", title, "[options]", names, "" if command == "none" else "-- COMMAND...") if part
         )
         self.title = title
+        self.habits = habits or {}
         self._without_name = without_name
+        self._with_more = with_more
         self._options = options
         self.usage = usage
         self.names = names
@@ -161,7 +168,7 @@ class Parser:
             raise self.wrong(f"the command to run is missing{begin}{taken}")
         if self.most_names is not None and len(parts.names) > self.most_names:
             extra = parts.names[self.most_names]
-            raise self.wrong(f"what is {extra!r} for? There is one name too many")
+            raise self.wrong(f"what is {extra!r} for? There is one name too many", advice=self._with_more)
 
     def wrong(self, message: str, *, advice: str = "") -> errors.UsageError:
         """The error for a command line that cannot be meant; ``advice`` ends with a space."""
@@ -174,11 +181,8 @@ class Parser:
         # Without the dashes, which would make all of them look alike.
         known = [each[2:] for each in self._long if each.startswith("--")]
         close = get_close_matches(flag[2:], known, n=1) if flag.startswith("--") else []
-        advice = ""
-        if close:
-            advice = f"Did you mean --{close[0]}? "
-        elif self.has_command:
-            advice = "Options of the command to run stand after --. "
+        otherwise = "Options of the command to run stand after --. " if self.has_command else ""
+        advice = self.habits.get(flag) or (f"Did you mean --{close[0]}? " if close else otherwise)
         return self.wrong(f"there is no option {flag}", advice=advice)
 
     def help(self) -> str:
@@ -254,6 +258,9 @@ def _take_option(parser: Parser, parts: Split, word: str, rest: list[str]) -> No
         flag, equals, value = word.partition("=")
         _take_flag(parser, parts, flag, value=value if equals else None, rest=rest)
         return
+    typed = word if word in parser.habits or rest[:1] != ["--"] else f"{word} --"
+    if typed in parser.habits and parts.wrong is None:
+        parts.wrong = parser.wrong(f"{word} is not here what it is elsewhere", advice=parser.habits[typed])
     # "-qm512": switches, up to the first option with a value, whose value is what follows or the next word.
     letters = word[1:]
     while letters:

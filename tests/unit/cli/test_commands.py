@@ -118,6 +118,7 @@ def test_a_command_that_was_left_running_has_no_status_yet() -> None:
     ("line", "message"),
     [
         (["exec", "box", "-t", "--json", "--", "x"], "--tty and --json do not go together"),
+        (["exec", "box", "-t", "--json", "--", "x"], "leave one of them out"),
         (["exec", "box", "--background", "--stream", "--", "x"], "--background shows no output"),
         (["exec", "box", "--output-limit", "1k", "--", "x"], "--output-limit is for --json alone"),
         (

@@ -40,7 +40,8 @@ def test_a_verb_is_found_by_exactly_its_words() -> None:
 def test_another_word_for_a_verb_is_none_itself_and_leads_to_one() -> None:
     for other, title in verbs.OTHER_WORDS.items():
         assert verbs.find(tuple(other.split())) is None
-        assert verbs.find(tuple(title.split())) is not None
+        words = tuple(title.split())
+        assert any(verbs.find(words[:count]) for count in (1, 2))
 
 
 def test_every_group_has_verbs_and_every_verb_of_two_words_a_group() -> None:
