@@ -108,8 +108,9 @@ class ProcessApi:
         return answers.build_json(200, {})
 
     def _delete(self, request: Request) -> answers.Answer:
-        self._known.forget(request.parameter).kill()
-        return answers.build_json(200, {})
+        process = self._known.forget(request.parameter)
+        process.kill()
+        return answers.build_json(200, process.document())
 
     def _find(self, request: Request) -> Process:
         return self._known.find(request.parameter)

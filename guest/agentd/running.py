@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _EXIT_CHECK_SECONDS = 0.02  # where the system has no pidfd
 _TERMINAL_CHECK_SECONDS = 0.1  # while no program has it open
+_KILL_SECONDS = 5.0  # for the end of one that was killed
 _LAST_WORDS_BYTES = 2 * 1024 * 1024  # taken after the exit: more than a pipe holds
 _MAX_TOLD_CHARACTERS = 4096  # of a command line in documents
 
@@ -204,10 +205,11 @@ class Process:
             return True
 
     def kill(self) -> None:
-        """Kill it if it runs; it is forgotten, and so is its output."""
+        """Kill it if it runs, and wait until that is done; it is forgotten, and so is its output."""
         self.send_signal(signal.SIGKILL)
         with self.changed:
-            if self.has_ended:
+            # One that the kernel holds in a call may take longer; nobody hears then how it ended.
+            if self.changed.wait_for(lambda: self.has_ended, timeout=_KILL_SECONDS):
                 self.output.discard()
 
     def discard_output(self) -> None:

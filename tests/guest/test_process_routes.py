@@ -415,10 +415,18 @@ def test_a_size_that_is_none_is_refused(shared_agent: Agent) -> None:
     kill(shared_agent, name)
 
 
+def test_a_process_that_is_deleted_after_its_end_ended_as_it_did(shared_agent: Agent) -> None:
+    name = begin(shared_agent, "sh", "-c", "echo last words; exit 3")
+    wait_until(lambda: tell(shared_agent, name)["state"] == "ended")
+    last = shared_agent.request("DELETE", f"{wire.PROCESSES_PATH}/{name}").json()
+    assert (last["exit_code"], last["signal"], last["offset"]) == (3, None, 11)
+
+
 def test_a_process_that_is_deleted_is_killed_and_unknown(shared_agent: Agent) -> None:
     name = begin(shared_agent, "sleep", "77")
     pid = tell(shared_agent, name)["pid"]
-    kill(shared_agent, name)
+    last = shared_agent.request("DELETE", f"{wire.PROCESSES_PATH}/{name}").json()
+    assert (last["id"], last["state"], last["exit_code"], last["signal"]) == (name, "ended", 137, "SIGKILL")
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
     for method, suffix in [("GET", ""), ("DELETE", ""), ("GET", "/output"), ("POST", "/stdin"), ("POST", "/signal")]:
         reply = shared_agent.request(method, f"{wire.PROCESSES_PATH}/{name}{suffix}", b"" if method == "POST" else None)
