@@ -166,6 +166,8 @@ def unchanged(module_cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Iter
         (("cp", "still:g", "/dev/null"), 1, "/dev/null is neither a file nor a directory"),
         (("cp", "still:/dev/zero", "z"), 1, "still:/dev/zero is neither a file nor a directory"),
         (("cp", "-", "still:e"), 1, "still:e is a directory\n  The copy has no name yet"),
+        (("cp", "-", "still:"), 1, "vmnest: still: is a directory"),
+        (("cp", "-r", "still:e", "-"), 1, "vmnest exec still -- tar -cf - ./e"),
         (("cp", "f", "still:/dev/null"), 1, "still:/dev/null is neither a file nor a directory"),
         (("cp", "-r", "still:e", "still:e/x"), 2, "into itself"),
         (("cp", "p", "still:"), 1, "p is neither a file nor a directory\n  A dash in its place"),

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 STREAM = "-"
+MOST_SHOWN = 10  # of what was not copied, on a terminal
 
 
 class CopyOptions(words.Options):
@@ -127,14 +128,23 @@ def _copier(options: CopyOptions) -> copies.Copier:
 
 
 def _tell(answers: list[dict[str, object]], failed: list[errors.VmnestError], *, options: words.Options) -> int:
-    for each in copies.left_out(answers):
-        output.remark(f"not copied: {each['path']}: {each['reason']}", options=options)
+    _tell_what_is_left_out(copies.left_out(answers), options=options)
     try:
         copies.check_whole(answers)
     except errors.IncompleteCopyError as error:
         failed.append(error)
     batch.conclude(answers, failed, options=options, done="copied")
     return 0
+
+
+def _tell_what_is_left_out(skipped: list[dict[str, str]], *, options: words.Options) -> None:
+    """All of it for whoever keeps it; on a terminal no more than leaves the rest of the screen to be seen."""
+    count = len(skipped)
+    shown = MOST_SHOWN if count > MOST_SHOWN and terminal.is_terminal(terminal.STDERR) else count
+    for each in skipped[:shown]:
+        output.remark(f"not copied: {each['path']}: {each['reason']}", options=options)
+    if shown < count:
+        output.remark(f"not copied: and {count - shown} more; --json tells all", options=options)
 
 
 def _write_out(source: copies.Place, *, options: CopyOptions) -> int:

@@ -51,7 +51,9 @@ class Place:
         self.path = path
 
     def __str__(self) -> str:
-        return self.path if self.sandbox is None else f"{self.sandbox}:{self.path}"
+        if self.sandbox is None:
+            return self.path
+        return f"{self.sandbox}:{'' if self.path == opened.WORKDIR else self.path}"
 
     def at(self, path: str) -> Place:
         """Another path on the same side."""
@@ -117,9 +119,14 @@ class Copier:
     def copy_out(self, source: Place, *, sink: Callable[[bytes], object]) -> int:
         """Hand a file of a sandbox to ``sink`` in pieces; returns the number of bytes."""
         count = 0
-        for piece in opened.stream_file(self._files(source), path=source.path):
-            sink(piece)
-            count += len(piece)
+        try:
+            for piece in opened.stream_file(self._files(source), path=source.path):
+                sink(piece)
+                count += len(piece)
+        except errors.NotAFileError as error:
+            if self._look(source) == DIRECTORY:
+                error.add_hint(f"This writes a directory, as an archive: {_archiving(source)}")
+            raise
         return count
 
     def move(self, source: Place, destination: Place) -> dict[str, object]:
@@ -295,6 +302,13 @@ def _real(place: Place) -> str:
     return os.path.realpath(place.path) if os.path.islink(place.path) else place.path
 
 
+def _archiving(place: Place) -> str:
+    import shlex
+
+    path = place.path if place.path.startswith(("/", ".")) else f"./{place.path}"  # it may begin with a dash
+    return f"vmnest exec {place.sandbox} -- tar -cf - {shlex.quote(path)}"
+
+
 def _not_found(place: Place, message: str) -> errors.VmnestError:
     if place.sandbox is None:
         return errors.LocalFileNotFoundError(message)
@@ -334,7 +348,10 @@ def check_whole(copied: Iterable[dict[str, object]]) -> None:
     if lost:
         first = f"{lost[0]['path']}: {lost[0]['reason']}" if lost[0]["path"] else lost[0]["reason"]
         more = f" ({len(lost) - 1} more)" if len(lost) > 1 else ""
-        raise errors.IncompleteCopyError(f"not everything was copied: {first}{more}")
+        raise errors.IncompleteCopyError(
+            f"not everything was copied: {first}{more}",
+            hint="Leave it out with --exclude, or take all as it is, in an archive: vmnest exec NAME -- tar -cf - PATH",
+        )
 
 
 def describe(source: Place, target: Place, done: Transfer | None) -> dict[str, object]:

@@ -148,6 +148,26 @@ def meters() -> int:
     return [thread.name for thread in threading.enumerate()].count("vmnest-meter")
 
 
+@pytest.mark.parametrize(("count", "lines"), [(10, 10), (11, 11), (590, 11)])
+def test_a_terminal_is_not_flooded_by_what_was_not_copied(count: int, lines: int) -> None:
+    skipped = [{"path": str(number), "reason": "a socket"} for number in range(count)]
+    with on_terminal(terminal.STDERR) as screen:
+        copying._tell_what_is_left_out(skipped, options=parse("a", "demo:"))
+        text = b""
+        while text.count(b"\n") < lines:
+            text += os.read(screen, 65536)
+    said = text.decode().splitlines()
+    assert len(said) == lines
+    last = "9: a socket" if count == 10 else f"and {count - 10} more; --json tells all"
+    assert (said[0], said[-1]) == ("vmnest: not copied: 0: a socket", f"vmnest: not copied: {last}")
+
+
+def test_whoever_keeps_what_was_not_copied_gets_all_of_it(capfd: pytest.CaptureFixture[str]) -> None:
+    skipped = [{"path": str(number), "reason": "a socket"} for number in range(590)]
+    copying._tell_what_is_left_out(skipped, options=parse("a", "demo:"))
+    assert len(capfd.readouterr().err.splitlines()) == 590
+
+
 def test_input_that_is_typed_has_no_meter_to_write_over_it() -> None:
     options = parse("-", "demo:a")
     with on_terminal(terminal.STDERR):

@@ -220,3 +220,15 @@ def test_a_copy_that_lacks_a_file_is_not(skipped: list[tuple[str, str]], message
     with pytest.raises(errors.IncompleteCopyError) as caught:
         copies.check_whole([copied(), copied(*skipped)])
     assert caught.value.message == message
+    assert "--exclude" in (caught.value.hint or "")
+    assert "tar -cf - PATH" in (caught.value.hint or "")
+
+
+def test_the_working_directory_of_a_sandbox_is_shown_as_it_is_typed() -> None:
+    assert [str(Place("box", path)) for path in (".", "./a", "/")] == ["box:", "box:./a", "box:/"]
+    assert str(Place(None, ".")) == "."
+
+
+@pytest.mark.parametrize(("path", "shown"), [("/a b", "'/a b'"), ("d", "./d"), ("-x", "./-x")])
+def test_how_a_directory_is_written_as_an_archive_can_be_typed(path: str, shown: str) -> None:
+    assert copies._archiving(Place("box", path)) == f"vmnest exec box -- tar -cf - {shown}"
