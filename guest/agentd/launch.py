@@ -82,7 +82,7 @@ class Launcher:
         return Started(child, streams.ours)
 
     def _start_plain(self, command: Command, executable: bytes, *, streams: _Streams) -> subprocess.Popen[bytes]:
-        with self._spawning, self._files.lowered(streams.highest) as is_lowered:
+        with self._spawning, self._files.lowered() as is_lowered:
             child = subprocess.Popen(
                 command.argv,
                 executable=executable,
@@ -122,10 +122,6 @@ class _Streams:
         self.ours: dict[str, int] = {}
         self.theirs: list[int] = []  # stdin, stdout, stderr
         self._opened: list[int] = []  # of theirs, those to be closed
-
-    @property
-    def highest(self) -> int:
-        return max(self.ours.values())
 
     def open(self, command: Command) -> None:
         if command.pty is not None:
@@ -262,5 +258,6 @@ def _explain_answer(answer: str, command: Command) -> RequestError:
             return RequestError(400, wire.NO_SUCH_USER, detail)
         return RequestError(400, wire.PERMISSION_DENIED, f"the agent may not run commands as user {name}: {reason}")
     if step.startswith("rlimits."):
-        return bad_argument(step, f"refused: {reason}")
+        why = "refused, as a hard limit above the present one is" if number == errno.EPERM else "refused"
+        return bad_argument(step, f"{why}: {reason}")
     return RequestError(500, wire.INTERNAL, f"{step}: {reason}")

@@ -220,7 +220,7 @@ def test_limits_hold_for_the_command(bench: Bench) -> None:
 def test_a_limit_that_the_system_refuses_is_named(bench: Bench) -> None:
     error = bench.refusal("true", rlimits=limits.parse({"nofile": 2**40}))
     assert (error.status, error.code) == (400, "bad_argument")
-    assert error.detail.startswith("rlimits.nofile: ")
+    assert error.detail.startswith("rlimits.nofile: refused, as a hard limit above the present one is: ")
 
 
 def test_a_command_that_writes_beyond_its_limit_is_ended_by_the_signal_for_it(bench: Bench, tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from .. import errors, settings
 from ..ops import commands, processes
 from . import attending, creation, output, render, terminal, values, variables, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from . import verbs
 
 __all__ = [
@@ -19,6 +23,7 @@ __all__ = [
     "build_parser",
     "check_limit",
     "finish",
+    "naming_options",
     "resolve_environment",
     "run",
 ]
@@ -171,7 +176,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     output.remark_unusual_place(options=options)
     is_background = isinstance(options, _InSandboxOptions) and options.background
     _check(options, is_background=is_background)
-    with output.warnings_as_remarks(options=options):
+    with output.warnings_as_remarks(options=options), naming_options():
         if is_background:
             assert isinstance(options, _InSandboxOptions)
             return _start(options)
@@ -194,6 +199,18 @@ def _check(options: _ExecOptions, *, is_background: bool) -> None:
         raise errors.UsageError("--background shows no output to --stream", hint="vmnest attach does.")
     if not is_background:
         check_limit(options)
+
+
+@contextlib.contextmanager
+def naming_options() -> Iterator[None]:
+    """Have errors name the option by which the user gave what the library and the agent call otherwise."""
+    try:
+        yield
+    except (errors.BadArgumentError, errors.CwdNotFoundError) as error:
+        for field, option in (("rlimits.", "--ulimit "), ("cwd", "--workdir")):
+            if error.message.startswith(field):
+                error.message = option + error.message.removeprefix(field)
+        raise
 
 
 def check_limit(options: OutputOptions) -> None:

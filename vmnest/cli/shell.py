@@ -54,7 +54,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     output.remark_unusual_place(options=options)
     if options.json:
         raise errors.UsageError("a shell's output is no JSON", hint="vmnest exec --json runs single commands.")
-    with output.warnings_as_remarks(options=options):
+    with output.warnings_as_remarks(options=options), commands.naming_options():
         return _run_native(options) if options.native else _run(options)
 
 

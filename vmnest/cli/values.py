@@ -29,6 +29,11 @@ __all__ = [
 
 MOST_PAYLOAD_BYTES = 4096  # what the service takes
 UNLIMITED = -1
+# What Linux has: the sandbox's kernel, whatever this machine is.
+LIMITS = (
+    *("as", "core", "cpu", "data", "fsize", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio"),
+    *("rttime", "sigpending", "stack"),
+)
 LARGEST_SIGNAL = 64
 _SECONDS_OF_UNIT = {"s": 1, "m": 60, "h": 3600}
 
@@ -115,6 +120,10 @@ def parse_ulimit(text: str) -> tuple[str, tuple[int, int]]:
         found = _limit(soft), _limit(hard if colon else soft)
     except ValueError:
         raise ValueError(f"must be NAME=LIMIT or NAME=SOFT:HARD, such as nofile=1024:4096: {text!r}") from None
+    if name.lower() not in LIMITS:
+        raise ValueError(f"there is no limit {name!r}, but {', '.join(LIMITS)}")
+    if found[1] != UNLIMITED and not 0 <= found[0] <= found[1]:
+        raise ValueError(f"the soft limit must not be above the hard one: {text!r}")
     return name.lower(), found
 
 

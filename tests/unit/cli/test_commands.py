@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cloud import LocalCloud
+from vmnest import errors
 from vmnest.cli import attending, commands, verbs, words
 from vmnest.cli.main import main
 
@@ -76,6 +77,27 @@ def test_what_fails_before_the_command_is_status_125(
     assert captured.err.startswith("vmnest: no ")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-w", "/nowhere"], "vmnest: --workdir: no such directory: /nowhere\n"),
+        (["-w", ""], "vmnest: --workdir must not be empty\n"),
+    ],
+    ids=str,
+)
+def test_an_error_names_the_option_that_was_given(
+    here: LocalCloud, options: list[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--local", "run", *options, "--", "true"]) == 125
+    assert capfd.readouterr().err == said
+
+
+def test_an_error_about_a_limit_names_the_option_too() -> None:
+    with pytest.raises(errors.BadArgumentError) as caught, commands.naming_options():
+        raise errors.BadArgumentError("rlimits.core: a hard limit cannot be raised")
+    assert caught.value.message == "--ulimit core: a hard limit cannot be raised"
+
+
 def finish(data: dict[str, object], *, was_killed: bool = False, **given: object) -> int:
     options = commands._ExecOptions(**{"timeout": None, "quiet": False, "json": False, **given})
     front = attending.Front(options, name="box", reads=False)
@@ -127,6 +149,7 @@ def test_a_command_that_was_left_running_has_no_status_yet() -> None:
         ),
         (["exec", "box", "--output-limit", "-1", "--", "x"], "must be a number of bytes"),
         (["exec", "box", "--ulimit", "nofile", "--", "x"], "must be NAME=LIMIT"),
+        (["exec", "box", "--ulimit", "files=1", "--", "x"], "--ulimit: there is no limit 'files'"),
         (["run", "--background", "--", "x"], "no option --background"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

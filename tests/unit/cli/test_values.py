@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from guest.agentd import limits
 from vmnest import errors
 from vmnest.cli import values
 
@@ -89,6 +90,18 @@ def test_resource_limits(text: str, limit: tuple[str, tuple[int, int]]) -> None:
 def test_what_is_no_resource_limit(text: str) -> None:
     with pytest.raises(ValueError, match="NAME=SOFT:HARD"):
         values.parse_ulimit(text)
+
+
+@pytest.mark.parametrize("text", ["nofile=2:1", "core=-1:0", "as=unlimited:9"])
+def test_a_soft_limit_above_the_hard_one_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="soft limit must not be above"):
+        values.parse_ulimit(text)
+
+
+def test_a_limit_that_no_sandbox_has_is_told_with_those_that_it_has() -> None:
+    with pytest.raises(ValueError, match=r"there is no limit 'files', but as, core,.* nofile"):
+        values.parse_ulimit("files=1")
+    assert set(values.LIMITS) == set(limits.NUMBERS)
 
 
 @pytest.mark.parametrize(
