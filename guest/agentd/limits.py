@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
+import sys
 import threading
 
 from .errors import bad_argument
@@ -88,14 +90,13 @@ class OwnFiles:
         return {} if self._raised == self.original else {"nofile": self.original}
 
     @contextlib.contextmanager
-    def lowered(self, highest: int) -> Iterator[bool]:
-        """Spawn in this block. ``highest`` is the highest number of a file just opened; False: call ``lower`` after it.
-
-        The numbers of files are given out lowest first: this one tells how many are open.
-        """
-        is_possible = self._raised == self.original or highest < self.original[0] - _SPARE_FILES
-        if not is_possible or self._raised == self.original:
-            yield is_possible
+    def lowered(self) -> Iterator[bool]:
+        """Spawn in this block, for which nobody is to be waited for. False: call ``lower`` after it."""
+        if self._raised == self.original:
+            yield True
+            return
+        if _lowest_free_number() >= self.original[0] - _SPARE_FILES:
+            yield False
             return
         self._change(+1)
         try:
@@ -115,3 +116,13 @@ class OwnFiles:
             self._spawning += count
             if self._spawning == max(count, 0):  # the first one in, or the last one out
                 resource.setrlimit(resource.RLIMIT_NOFILE, self.original if count > 0 else self._raised)
+
+
+def _lowest_free_number() -> int:
+    """The number that the next file gets, which tells how many are open at least."""
+    try:
+        number = os.dup(0)
+    except OSError:  # none is free
+        return sys.maxsize
+    os.close(number)
+    return number

@@ -78,10 +78,13 @@ files = limits.OwnFiles()
 print(files.limits)
 files.raise_limit()
 print(resource.getrlimit(resource.RLIMIT_NOFILE), files.limits)
-with files.lowered(10) as is_lowered:
+with files.lowered() as is_lowered:
     print(is_lowered, resource.getrlimit(resource.RLIMIT_NOFILE))
-with files.lowered(10_000) as is_lowered:
+opened = [os.dup(0) for _ in range(500)]
+with files.lowered() as is_lowered:
     print(is_lowered, resource.getrlimit(resource.RLIMIT_NOFILE))
+for number in opened:
+    os.close(number)
 child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
 files.lower(child.pid)
 print(resource.prlimit(child.pid, resource.RLIMIT_NOFILE))
@@ -141,12 +144,12 @@ def test_the_limit_stays_low_until_the_last_spawn_is_over(raised: limits.OwnFile
     inside, leave = threading.Event(), threading.Event()
 
     def spawn() -> None:
-        with raised.lowered(10):
+        with raised.lowered():
             inside.set()
             leave.wait(20)
 
     other = threading.Thread(target=spawn)
-    with raised.lowered(10):
+    with raised.lowered():
         other.start()
         assert inside.wait(20)
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == raised.original
@@ -156,7 +159,7 @@ def test_the_limit_stays_low_until_the_last_spawn_is_over(raised: limits.OwnFile
 
 
 def test_a_spawn_that_fails_leaves_the_limit_raised(raised: limits.OwnFiles) -> None:
-    with pytest.raises(FileNotFoundError), raised.lowered(10):
+    with pytest.raises(FileNotFoundError), raised.lowered():
         os.stat("/no/such/file")
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == raised.original[0] + 50
 
