@@ -101,7 +101,8 @@ class ProcessPeer:
             return json_answer(200, {})
         if received.method == "DELETE":
             self.known.clear()
-            return json_answer(200, {})
+            self.end = self.end or {"exit_code": 137, "signal": "SIGKILL", "timed_out": False}
+            return json_answer(200, self.document())
         return json_answer(200, self.document())
 
     def _take(self, body: bytes, writer: str, offset: int) -> Answer:

@@ -108,6 +108,12 @@ class Follower:
         if answer is not None and self._owner == os.getpid():
             answer.close()
 
+    def conclude(self, end: outputs.Exit, *, offset: int) -> None:
+        """Read no more: it has ended so, and what is not read of its output is gone."""
+        self.stop()
+        self.exit = end
+        self.offset = offset
+
     def give_up(self, deadline: Deadline) -> None:
         """Let a ``next`` that waits within this deadline raise WaitTimeoutError now."""
         deadline.expire()

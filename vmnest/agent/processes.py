@@ -202,13 +202,17 @@ def resize(client: AgentClient, process_id: str, *, columns: int, rows: int, dea
     _ask(client, request)
 
 
-def remove(client: AgentClient, process_id: str, *, deadline: Deadline = NEVER) -> None:
-    """End a process that still runs, and forget it. Fine if it is forgotten already."""
+def remove(client: AgentClient, process_id: str, *, deadline: Deadline = NEVER) -> ProcessInfo | None:
+    """End a process that still runs, and forget it; what the agent said last of it, if it did.
+
+    Fine if it is forgotten already.
+    """
     request = exchange.Request("DELETE", _path(process_id), asked=refusals.PROCESS, deadline=deadline)
     try:
-        _ask(client, request)
+        last = _ask(client, request)
     except errors.ProcessNotFoundError:
-        return
+        return None
+    return outputs.parse_info(last) if last else None
 
 
 def _ask(client: AgentClient, request: exchange.Request, *, limit: int = SMALL_ANSWER_BYTES) -> dict[str, object]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import codecs
+import contextlib
 import functools
 import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeVar
 
 from .. import errors
 from .._guest.agentd import wire
-from ..agent import arguments, commands, feeding, following, outputs, processes
+from ..agent import arguments, commands, feeding, following, outputs, processes, unread
 from ..agent.recovery import DOUBTFUL
 from ..agent.results import ExecResult
+from ..agent.unread import Line
 from ..deadline import NEVER, Deadline, backoff
 from ..wire import names
 
@@ -27,7 +28,6 @@ __all__ = ["Line", "Process"]
 
 KILL_SECONDS = 30.0  # at the end of a ``with`` block
 HOLD_SECONDS = 10.0
-MAX_LINE_CHARS = 1024 * 1024
 NEVER_SEEN = float("-inf")
 LOOK_SECONDS = 1.0  # so old may be what is known of the MicroVM's state when a terminal's size is sent
 FIRST_PAUSE_SECONDS = 0.01
@@ -36,16 +36,7 @@ LAST_PAUSE_SECONDS = 1.0
 _logger = logging.getLogger(__name__)
 
 
-class Line(NamedTuple):
-    """A line of output.
-
-    Attributes:
-        stream: ``stdout``, ``stderr``, or ``gap`` for a line that tells of output that the sandbox did not keep.
-        text: The line without its end.
-    """
-
-    stream: str
-    text: str
+Piece = TypeVar("Piece", outputs.Chunk, Line)
 
 
 class Process:
@@ -87,6 +78,7 @@ class Process:
         self._awake = awake
         self._input = feeding.Input(info.id)
         self._follower = follower or following.Follower(agent, info.id, name=self._name, offset=offset)
+        self._unread = unread.Unread()
         self._end: outputs.Exit | None = None
         self._reading = threading.Lock()  # held by the thread that asks for the next piece
         self._changed = threading.Condition()  # told when somebody stops to iterate; held when the next poll is set
@@ -109,8 +101,9 @@ class Process:
 
     @property
     def offset(self) -> int:
-        """How many bytes of output were read, of all streams; ``attach_process`` goes on from there."""
-        return self._follower.offset
+        """How many bytes of output were handed out, of all streams; ``attach_process`` goes on from there."""
+        offset = self._unread.offset
+        return self._follower.offset if offset is None else offset
 
     @property
     def exit_code(self) -> int | None:
@@ -157,47 +150,41 @@ class Process:
     def __iter__(self) -> Iterator[outputs.Chunk]:
         return self.chunks()
 
-    def chunks(self) -> Iterator[outputs.Chunk]:
+    def chunks(self, *, timeout: float | None = None) -> Iterator[outputs.Chunk]:
         """Its output, in pieces as they come, until it has ended.
 
+        Args:
+            timeout: Seconds for which each piece is waited for; None for no end.
+
         Raises:
+            errors.WaitTimeoutError: no piece came in time. Nothing is lost: another call goes on.
             errors.MicroVMEndedError: the sandbox has ended, and it with it.
             errors.AgentUnreachableError: nobody knows what became of it.
         """
-        me = threading.current_thread()
-        self._reader = me
-        try:
-            while (chunk := self._next(NEVER)) is not None:
-                yield chunk
-        finally:
-            if self._reader is me:
-                self._reader = None
-            with self._changed:
-                self._changed.notify_all()
+        return self._iterate(self._next, timeout)
 
-    def lines(self, *, encoding: str = "utf-8", errors: str = "replace") -> Iterator[Line]:
-        """Its output line by line. A line that is longer than a million characters comes in pieces.
+    def lines(
+        self, *, encoding: str = "utf-8", errors: str = "replace", timeout: float | None = None
+    ) -> Iterator[Line]:  # fmt: skip
+        """Its output line by line, until it has ended. A line that is longer than a mebibyte comes in pieces.
+
+        It may be called again and again, and be mixed with ``chunks``: each goes on where the last one stopped.
 
         Args:
-            encoding: That of the output.
+            encoding: That of the output, in which lines end with the byte 10.
             errors: What to do with bytes that are not, as for ``bytes.decode``.
+            timeout: Seconds for which each line is waited for; None for no end.
+
+        Raises:
+            errors.VmnestError: see ``chunks``.
         """
-        splitters: dict[str, _Splitter] = {}
-        for chunk in self.chunks():
-            if chunk.missing:
-                for name, splitter in splitters.items():
-                    yield from (Line(name, text) for text in splitter.finish())
-                yield Line(outputs.GAP, f"[... {chunk.missing} bytes are missing here ...]")
-                continue
-            if chunk.stream not in splitters:
-                splitters[chunk.stream] = _Splitter(encoding, errors)
-            for text in splitters[chunk.stream].feed(chunk.data):
-                yield Line(chunk.stream, text)
-        for name, splitter in splitters.items():
-            yield from (Line(name, text) for text in splitter.finish())
+        unread.check_encoding(encoding)
+        return self._iterate(functools.partial(self._next_line, encoding, errors), timeout)
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end, and return its exit code. Output that nobody has read is read and dropped.
+
+        Whoever reads afterwards gets a gap for it.
 
         Args:
             timeout: Seconds; None for no end. With 0 it is asked once, and no output is read.
@@ -216,7 +203,7 @@ class Process:
                 with self._changed:
                     # The other thread may leave without a word: it is looked for now and then.
                     self._changed.wait(deadline.clamp(0.5))
-            elif self._next(deadline) is None:
+            elif not self._drop_next(deadline):
                 break
         assert self._end is not None
         return self._end.exit_code
@@ -339,7 +326,7 @@ class Process:
             return
         try:
             deadline = Deadline(KILL_SECONDS, clock=self._agent.clock)
-            processes.remove(self._awake(deadline), self.id, deadline=deadline)
+            self._settle(processes.remove(self._awake(deadline), self.id, deadline=deadline))
         except errors.MicroVMEndedError:
             return  # and it with it
         except errors.VmnestError as failure:
@@ -351,17 +338,77 @@ class Process:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
+    def _iterate(self, take: Callable[[Deadline], Piece | None], timeout: float | None) -> Iterator[Piece]:
+        me = threading.current_thread()
+        self._reader = me
+        try:
+            while (piece := self._take(take, timeout)) is not None:
+                yield piece
+        finally:
+            if self._reader is me:
+                self._reader = None
+            with self._changed:
+                self._changed.notify_all()
+
+    def _take(self, take: Callable[[Deadline], Piece | None], timeout: float | None) -> Piece | None:
+        try:
+            return take(Deadline(timeout, clock=self._agent.clock))
+        except errors.WaitTimeoutError as error:
+            raise errors.WaitTimeoutError(f"{self._name} has written nothing more within {timeout:g} s") from error
+
     def _next(self, deadline: Deadline) -> outputs.Chunk | None:
-        """The next piece of output for the one thread that asks; None at the end."""
+        """The next piece of output; None at the end."""
+        with self._turn(deadline):
+            return self._unread.take() or self._receive(deadline)
+
+    def _next_line(self, encoding: str, handling: str, deadline: Deadline) -> Line | None:
+        with self._turn(deadline):
+            is_last = False
+            while True:
+                line = self._unread.take_line(encoding=encoding, handling=handling, is_last=is_last)
+                if line is not None or is_last:
+                    return line
+                chunk = self._receive(deadline)
+                is_last = chunk is None
+                if chunk is not None:
+                    self._unread.put(chunk)
+
+    def _drop_next(self, deadline: Deadline) -> bool:
+        """Receive the next piece, and keep nothing but that it was there; False at the end."""
+        with self._turn(deadline):
+            chunk = self._receive(deadline)
+            if chunk is not None:
+                self._unread.drop(offset=chunk.offset, count=len(chunk.data) + chunk.missing)
+            return chunk is not None
+
+    @contextlib.contextmanager
+    def _turn(self, deadline: Deadline) -> Iterator[None]:
+        """One thread reads at a time."""
         while not self._reading.acquire(timeout=-1 if (left := deadline.remaining()) is None else left):
             deadline.check(f"the end of {self._name}")
         try:
-            chunk = self._follower.next(deadline)
-            if chunk is None:
-                self._end = self._follower.exit
-            return chunk
+            yield
         finally:
             self._reading.release()
+
+    def _receive(self, deadline: Deadline) -> outputs.Chunk | None:
+        chunk = self._follower.next(deadline)
+        if chunk is None:
+            self._end = self._follower.exit
+        return chunk
+
+    def _settle(self, last: outputs.ProcessInfo | None) -> None:
+        """The agent has forgotten it, and said the last of it."""
+        if last is None:
+            return
+        self._learn(last)
+        if self._end is not None and self._reading.acquire(blocking=False):
+            try:
+                offset = self._follower.offset
+                self._unread.drop(offset=offset, count=max(0, last.offset - offset))
+                self._follower.conclude(self._end, offset=max(offset, last.offset))
+            finally:
+                self._reading.release()
 
     def _is_read_elsewhere(self) -> bool:
         reader = self._reader
@@ -414,33 +461,3 @@ class Process:
     def _learn(self, info: outputs.ProcessInfo) -> None:
         if info.exit_code is not None:
             self._end = outputs.Exit(info.exit_code, info.signal, info.timed_out)
-
-
-class _Splitter:
-    """Bytes of one stream to lines, whatever the pieces that they come in."""
-
-    def __init__(self, encoding: str, handling: str) -> None:
-        self._decoder = codecs.getincrementaldecoder(encoding)(handling)
-        self._parts: list[str] = []  # of the line that is not complete yet
-        self._length = 0
-
-    def feed(self, data: bytes) -> Iterator[str]:
-        *whole, rest = self._decoder.decode(data).split("\n")
-        for text in whole:
-            yield self._take(text).removesuffix("\r")
-        self._parts.append(rest)
-        self._length += len(rest)
-        if self._length > MAX_LINE_CHARS:
-            yield self._take("")
-
-    def finish(self) -> Iterator[str]:
-        """What is left; the stream goes on elsewhere, or not at all."""
-        text = self._take(self._decoder.decode(b"", True))
-        self._decoder.reset()
-        if text:
-            yield text
-
-    def _take(self, end: str) -> str:
-        text = "".join((*self._parts, end))
-        self._parts, self._length = [], 0
-        return text

@@ -100,6 +100,57 @@ def test_a_line_without_end_comes_in_pieces(connect_agent: Any) -> None:
     assert 1 < len(texts) < 4
 
 
+def test_lines_go_on_where_the_last_call_stopped(spawn: Any) -> None:
+    process = spawn("printf", ["a\\nb\\nc\\nd"])
+    assert next(process.lines()).text == "a"
+    assert process.offset == 2
+    assert next(process.lines(timeout=20)).text == "b"
+    assert process.communicate().stdout == b"c\nd"
+    assert (process.offset, list(process.lines())) == (7, [])
+
+
+def test_questions_and_answers_take_turns(spawn: Any) -> None:
+    script_text = "while read line; do echo \"got $line\"; echo 'ready>'; done"
+    process = spawn("sh", script(script_text), has_stdin=True)
+    for question in ("one", "two", "three"):
+        process.write(question + "\n")
+        answers = []
+        for line in process.lines(timeout=20):
+            if line.text == "ready>":
+                break
+            answers.append(line.text)
+        assert answers == [f"got {question}"]
+    process.close_stdin()
+    assert process.wait() == 0
+
+
+def test_reading_that_takes_too_long_loses_nothing(spawn: Any) -> None:
+    process = spawn("sh", script("printf half; read line; echo ' whole'; exit 3"), has_stdin=True)
+    with pytest.raises(errors.WaitTimeoutError, match=r"sh has written nothing more within 0\.2 s"):
+        next(process.lines(timeout=0.2))
+    process.write("go\n")
+    assert list(process.lines(timeout=20)) == [Line("stdout", "half whole")]
+    with pytest.raises(errors.WaitTimeoutError):
+        list(spawn("sleep", ["60"]).chunks(timeout=0.1))
+    assert process.exit_code == 3
+
+
+def test_what_a_wait_dropped_is_told_to_who_reads_afterwards(spawn: Any) -> None:
+    def begin() -> Process:
+        process: Process = spawn("sh", script("echo first; read line; seq 1000"), has_stdin=True)
+        assert next(process.lines()).text == "first"
+        process.write("go\n")
+        process.wait()
+        return process
+
+    count = len("".join(f"{number}\n" for number in range(1, 1001)))
+    assert begin().communicate() == ExecResult(
+        0, b"", b"", truncated=True, stdout_missing=Missing(0, count), stderr_missing=Missing(0, count)
+    )
+    assert list(begin()) == [Chunk("gap", b"", 6, count)]
+    assert [line.stream for line in begin().lines()] == ["gap"]
+
+
 def test_a_wait_reads_on_and_drops_what_nobody_reads(spawn: Any) -> None:
     process = spawn("sh", script("head -c 30000000 /dev/zero; exit 5"))
     assert process.wait() == 5
@@ -270,6 +321,19 @@ def test_a_block_kills_what_still_runs_when_it_ends(spawn: Any, client: AgentCli
         pass
     with pytest.raises(errors.ProcessNotFoundError):
         processes.fetch(client, process.id)
+
+
+def test_how_it_ended_is_known_after_the_block(spawn: Any) -> None:
+    with spawn("sh", script("echo a; sleep 60")) as process:
+        assert next(process.lines()).text == "a"
+    assert (process.exit_code, process.signal_name, process.poll(), process.wait()) == (137, "SIGKILL", 137, 137)
+    assert "exit code 137" in repr(process)
+    assert list(process) == []
+    with spawn("sh", script("echo last words; exit 3")) as process:
+        while spawn("sh", script(f"kill -0 {process.pid} 2>/dev/null")).wait() == 0:
+            time.sleep(0.01)
+    assert (process.exit_code, process.wait()) == (3, 3)
+    assert list(process) == [Chunk("gap", b"", 0, 11)]
 
 
 def test_a_block_leaves_what_was_detached_or_has_ended(spawn: Any, client: AgentClient) -> None:
