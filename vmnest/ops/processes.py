@@ -83,7 +83,7 @@ def attach_job(
 
     Args:
         name: The sandbox.
-        job: The process's id.
+        job: The process's id, or a beginning that no other's id has.
         front: Attends to it.
         offset: Bytes of its output to pass over.
         resume: False: refuse a suspended sandbox instead of resuming it.
@@ -93,7 +93,7 @@ def attach_job(
     process = _attach(_find(name, resume=resume, local=local, region=region), job, offset=offset)
     try:
         result = front.attend(process)
-        return {"job": job} if result is None else commands.describe(result)
+        return {"job": process.id} if result is None else commands.describe(result)
     finally:
         process.detach()
 
@@ -111,7 +111,7 @@ def kill_job(
 
     Args:
         name: The sandbox.
-        job: The process's id.
+        job: The process's id, or a beginning that no other's id has.
         signal: The signal's name, with or without SIG, or its number.
         resume: False: refuse a suspended sandbox instead of resuming it.
         local: True: only look for it on this machine.
@@ -119,7 +119,7 @@ def kill_job(
     """
     process = _attach(_find(name, resume=resume, local=local, region=region), job)
     try:
-        return {"job": job, "signal": signal, "delivered": process.signal(signal)}
+        return {"job": process.id, "signal": signal, "delivered": process.signal(signal)}
     finally:
         process.detach()
 
@@ -192,11 +192,20 @@ def _is_of_interest(info: ProcessInfo) -> bool:
 
 
 def _attach(sandbox: Sandbox, job: str, *, offset: int = 0) -> Process:
+    """The process of that id, else the only one whose id begins so."""
     try:
         return sandbox.attach_process(job, offset=offset)
     except errors.ProcessNotFoundError as error:
-        error.add_hint(f"All that can be had: vmnest jobs --all {sandbox.name}")
-        raise
+        close = [each.id for each in sandbox.processes() if each.id.startswith(job)]
+        if len(close) == 1:
+            return sandbox.attach_process(close[0], offset=offset)
+        if close:
+            raise errors.UsageError(f"which job is meant by {job}: {' or '.join(close)}?") from error
+        raise errors.ProcessNotFoundError(
+            f"there is no job {job} in {sandbox.name}",
+            hint=f"All that can be had: vmnest jobs --all {sandbox.name}",
+            details=error.details,
+        ) from error
 
 
 def _find(name: str, *, resume: bool, local: bool | None, region: str | None) -> Sandbox:

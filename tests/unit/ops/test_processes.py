@@ -113,7 +113,22 @@ def test_a_job_that_is_not_there_is_not_found() -> None:
     for call in (processes.kill_job, lambda **given: processes.attach_job(front=RecordingFront(), **given)):
         with pytest.raises(errors.ProcessNotFoundError) as caught:
             call(name="web", job="nobody")
+        assert caught.value.message == "there is no job nobody in web"
         assert caught.value.hint == "All that can be had: vmnest jobs --all web"
+
+
+def test_the_beginning_of_an_id_will_do_if_no_other_has_it() -> None:
+    spawn = Sandbox.get("web").spawn
+    for name in ("abc1", "abc2", "ab"):
+        spawn("sleep", ["60"], id=name, retain="drop").detach()
+    for given, job in (("abc1", "abc1"), ("ab", "ab"), ("abc2", "abc2")):
+        assert processes.kill_job(name="web", job=given)["job"] == job
+    with pytest.raises(errors.UsageError, match="which job is meant by abc: abc1 or abc2"):
+        processes.kill_job(name="web", job="abc")
+    job = start("echo a")
+    assert attach(job[:-1])[1] == b"a\n"
+    assert processes.attach_job(name="web", job=job[:-1], front=LeavingFront()) == {"job": job}
+    assert processes.kill_job(name="web", job=job[:-1])["job"] == job
 
 
 def test_what_was_waited_for_is_listed_while_it_runs_or_when_all_is_asked_for() -> None:
