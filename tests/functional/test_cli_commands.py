@@ -274,6 +274,15 @@ def test_ctrl_c_on_a_terminal_without_dash_t_reaches_the_command(cli: Cli, box: 
         assert terminal.wait() == 7
 
 
+def test_ctrl_c_that_a_command_ignores_is_followed_by_the_advice_to_repeat_it(cli: Cli, box: str) -> None:
+    with on_terminal(cli, "exec", box, "--", "sh", "-c", "trap '' INT; echo ready; exec sleep 77.415") as terminal:
+        terminal.read_until(b"ready")
+        terminal.type(b"\x03")
+        terminal.read_until(b"a second Ctrl+C kills it")
+        terminal.type(b"\x03")
+        assert terminal.wait() == 130
+
+
 # -- signals -----------------------------------------------------------------------------------------------------------
 
 

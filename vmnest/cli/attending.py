@@ -44,7 +44,8 @@ class Front:
 
     def attend(self, process: Process) -> ExecResult | None:
         """Stay until the process has ended, or the user leaves it (None)."""
-        interrupts = signals.Interrupts(process, remark=self._remark)
+        is_watched = terminal.is_terminal(terminal.STDERR)
+        interrupts = signals.Interrupts(process, remark=self._remark, advises=is_watched)
         is_forwarding = self._reads or not self._leaves
         try:
             with _held(process):

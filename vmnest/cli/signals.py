@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Interrupts", "is_ending", "leave_to_main_thread", "raise_once"]
 
-PATIENCE_SECONDS = 3.0  # how long a command may take to end after a Ctrl+C before the user is told about a second one
+PATIENCE_SECONDS = 1.0  # how long a command may take to end after a Ctrl+C before the user is told about a second one
 KILL_SECONDS = 5.0  # how long the news of a killed command is waited for
 JOIN_SECONDS = 1.0
 AGAIN_SECONDS = 0.1
@@ -80,16 +80,22 @@ class Interrupts:
     leaves a note, and a thread of our own sends the signal. Where the command cannot be reached (its sandbox is
     suspended, the network is down), Ctrl+C ends us as it does everywhere else.
 
+    Args:
+        target: The command.
+        remark: Told what becomes of it.
+        advises: Say of a command that does not end what to do about that, to the person who waits for it.
+
     Attributes:
         is_paused: Set by whoever knows: the sandbox is suspended, and a signal would wake it.
         was_killed: The command was sent SIGKILL.
     """
 
-    def __init__(self, target: Target, *, remark: Callable[[str], None]) -> None:
+    def __init__(self, target: Target, *, remark: Callable[[str], None], advises: bool = True) -> None:
         self.is_paused = False
         self.was_killed = False
         self._target = target
         self._remark = remark
+        self._advises = advises
         self._count = 0
         self._is_lost = False  # it cannot be reached
         self._is_given_up = False  # the main thread has heard of that, or of a third Ctrl+C
@@ -135,7 +141,7 @@ class Interrupts:
         leave_to_main_thread()
         if not self._notes.get() or not self._send(lambda: self._target.signal("INT")):
             return
-        if not self._next("the command was sent SIGINT; Ctrl+C once more kills it"):
+        if not self._next("the command was sent SIGINT; a second Ctrl+C kills it"):
             return
         self.was_killed = True
         if self._send(self._target.kill) and self._wait(KILL_SECONDS):
@@ -153,7 +159,8 @@ class Interrupts:
     def _next(self, advice: str) -> bool:
         """Wait for another Ctrl+C, or for the end (False); give the advice when the wait gets long."""
         if self._wait(PATIENCE_SECONDS):
-            self._remark(advice)
+            if self._advises:
+                self._remark(advice)
             return self._notes.get()
         return self._is_interrupted
 

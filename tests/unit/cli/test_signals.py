@@ -152,7 +152,19 @@ def test_a_command_that_takes_its_time_to_end_makes_us_say_how_to_kill_it(monkey
         interrupt()
         assert command.await_signals(2) == ["INT", "KILL"]
     assert interrupts.was_killed
-    assert said == ["the command was sent SIGINT; Ctrl+C once more kills it"]
+    assert said == ["the command was sent SIGINT; a second Ctrl+C kills it"]
+
+
+def test_where_nobody_sits_nobody_is_told_how_to_kill_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "PATIENCE_SECONDS", 0.0)
+    said: list[str] = []
+    command = Command()
+    with signals.Interrupts(command, remark=said.append, advises=False):
+        interrupt()
+        command.await_signals(1)
+        interrupt()
+        assert command.await_signals(2) == ["INT", "KILL"]
+    assert said == []
 
 
 def test_a_kill_that_nothing_comes_of_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
