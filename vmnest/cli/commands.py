@@ -305,10 +305,8 @@ def _start(options: _InSandboxOptions) -> int:
         region=options.region,
     )
     output.result(data, options=options, text=f"{render.to_printable(data['job'])}\n")
-    output.remark(
-        f"unless somebody watches, it is frozen with its sandbox when that is idle: vmnest attach {name} {data['job']}",
-        options=options,
-    )
+    output.remark(f"its output is shown by: vmnest attach {name} {data['job']}", options=options)
+    output.remark("if nobody attaches, an idle sandbox is suspended, and the job is frozen with it", options=options)
     return 0
 
 

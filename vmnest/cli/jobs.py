@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ops import processes
+from ..wire import names
 from . import commands, output, render, values, words
 
 TYPE_CHECKING = False
@@ -126,6 +127,8 @@ def _command(job: dict[str, object]) -> str:
 
     command = job["command"]
     assert isinstance(command, list)
+    if command == ["sh", "-c", names.LOGIN_SHELL]:
+        return "(login shell)"
     line = shlex.join(command)
     return line if len(line) <= LONGEST_COMMAND_CHARS else line[: LONGEST_COMMAND_CHARS - 1] + "…"
 
@@ -161,7 +164,7 @@ def _kill(options: words.Options) -> int:
         local=options.local or None,
         region=options.region,
     )
-    output.result(data, options=options, text=f"{render.to_printable(job)}\n")
+    output.result(data, options=options, text=f"{render.to_printable(data['job'])}\n")
     if not data["delivered"]:
-        output.remark(f"{job} has ended already", options=options)
+        output.remark(f"{data['job']} has ended already", options=options)
     return 0

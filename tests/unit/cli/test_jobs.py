@@ -11,6 +11,7 @@ import pytest
 from tests.support.cloud import LocalCloud, open_cloud
 from vmnest.cli import attending, jobs, verbs, words
 from vmnest.cli.main import main
+from vmnest.wire import names
 
 
 def parse(*line: str) -> Any:
@@ -78,6 +79,10 @@ def test_a_long_command_is_cut_and_its_beginning_stays() -> None:
     assert shown == "x" * 59 + "…"
 
 
+def test_a_shell_is_called_one() -> None:
+    assert jobs._command({**JOB, "command": ["sh", "-c", names.LOGIN_SHELL]}) == "(login shell)"
+
+
 @pytest.fixture(scope="module")
 def cloud_with_web() -> Iterator[LocalCloud]:
     with open_cloud() as cloud, pytest.MonkeyPatch.context() as patch:
@@ -112,7 +117,10 @@ def test_a_job_is_listed_ended_and_seen_again(capfd: pytest.CaptureFixture[str])
     assert main(["exec", "web", "--background", "--", "sh", "-c", "echo \033[31ma; exec sleep 60"]) == 0
     captured = capfd.readouterr()
     job = captured.out.strip()
-    assert "it is frozen with its sandbox when that is idle" in captured.err
+    assert captured.err.splitlines() == [
+        f"vmnest: its output is shown by: vmnest attach web {job}",
+        "vmnest: if nobody attaches, an idle sandbox is suspended, and the job is frozen with it",
+    ]
     assert main(["kill", "web", job]) == 0
     assert capfd.readouterr() == (f"{job}\n", "")
     assert main(["attach", "web", job, "--from-offset", "5"]) == 143
@@ -127,7 +135,7 @@ def test_a_job_is_listed_ended_and_seen_again(capfd: pytest.CaptureFixture[str])
 def test_a_job_that_is_not_there_is_not_found(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["kill", "web", "nobody"]) == 3
     assert main(["attach", "web", "nobody"]) == 125
-    assert "no such process: nobody" in capfd.readouterr().err
+    assert "there is no job nobody in web" in capfd.readouterr().err
 
 
 def test_who_attaches_leaves_what_runs() -> None:
