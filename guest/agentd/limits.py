@@ -26,8 +26,9 @@ _MAX = 2**63 - 1
 
 # With this many open files the agent serves all connections and a thousand processes; more would only hide a leak.
 _OWN_FILES = 65536
-# While a command is spawned, others open files too: so many must be left below the lowered limit.
-_SPARE_FILES = 128
+# While a command is spawned, others open files too, first of all those between them and their own commands: half of the
+# lowered limit must be free.
+_SPARE_SHARE = 2
 
 
 def parse(value: object) -> dict[str, tuple[int, int]]:
@@ -95,7 +96,7 @@ class OwnFiles:
         if self._raised == self.original:
             yield True
             return
-        if _lowest_free_number() >= self.original[0] - _SPARE_FILES:
+        if _lowest_free_number() >= self.original[0] // _SPARE_SHARE:
             yield False
             return
         self._change(+1)
