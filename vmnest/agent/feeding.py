@@ -12,14 +12,15 @@ import functools
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import TYPE_CHECKING, cast
 
 from .. import errors
 from .._guest.agentd import wire
 from ..deadline import NEVER, Deadline
 from . import processes
 from .recovery import DOUBTFUL, Recovery
+from .sources import BinaryFile
 
 if TYPE_CHECKING:
     from .client import AgentClient
@@ -31,7 +32,7 @@ STOP_SECONDS = 1.0  # for the request that is under way when the process has end
 
 _logger = logging.getLogger(__name__)
 
-Source = bytes | bytearray | memoryview | str | Iterable[bytes]
+Source = bytes | bytearray | memoryview | str | Iterable[bytes] | BinaryFile
 
 
 class Input:
@@ -166,9 +167,10 @@ class Feeder:
 
     def _feed(self) -> None:
         try:
-            for piece in self._pieces:
-                if self._stopping.is_set() or not self._send(piece):
-                    return
+            with contextlib.closing(self._pieces) as pieces:
+                for piece in pieces:
+                    if self._stopping.is_set() or not self._send(piece):
+                        return
             self._send(b"", is_end=True)
         except BaseException as error:
             self._failure = error
@@ -197,14 +199,83 @@ def feed(
             yield
 
 
-def _to_pieces(source: Source) -> Iterator[bytes | memoryview]:
-    """The bytes of a source, in pieces as they come."""
+def _to_pieces(source: Source) -> Generator[bytes | memoryview]:
+    """The bytes of a source, in pieces that are worth a request each, but none later than it can be had."""
     if isinstance(source, str):
         source = source.encode("utf-8")
     if isinstance(source, (bytes, bytearray, memoryview)):
         yield memoryview(source).cast("B")
-        return
-    for piece in source:
-        if not isinstance(piece, (bytes, bytearray, memoryview)):
-            raise errors.UsageError(f"input must come as bytes, not as {type(piece).__name__}")
+    elif hasattr(source, "read"):
+        yield from _read(cast("BinaryFile", source))
+    else:
+        gatherer = _Gatherer(source)
+        try:
+            yield from gatherer.blocks()
+        finally:
+            gatherer.stop()
+
+
+def _read(file: BinaryFile) -> Iterator[bytes]:
+    """A file's content. ``read1`` gives what there is, where ``read`` would wait for all that was asked for."""
+    read = getattr(file, "read1", file.read)
+    while piece := _checked(read(wire.MAX_STDIN_BYTES)):
         yield bytes(piece)
+
+
+def _checked(piece: object) -> bytes | bytearray | memoryview:
+    if not isinstance(piece, (bytes, bytearray, memoryview)):
+        raise errors.UsageError(
+            f"input must come as bytes, not as {type(piece).__name__}", hint="Open files in binary mode, and blocking."
+        )
+    return piece
+
+
+class _Gatherer:
+    """Takes pieces in a thread of its own: those that come while a request is under way share the next one."""
+
+    def __init__(self, pieces: Iterable[object]) -> None:
+        self._pieces = pieces
+        self._changed = threading.Condition()
+        self._gathered = bytearray()
+        self._has_ended = False
+        self._is_stopped = False
+        self._failure: BaseException | None = None
+        threading.Thread(target=self._gather, name="vmnest-stdin-source", daemon=True).start()
+
+    def blocks(self) -> Iterator[bytes]:
+        """What has come, as soon as something has; raises what the pieces raise, after what came before that."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._gathered or self._has_ended)
+                block = bytes(self._gathered[: wire.MAX_STDIN_BYTES])
+                del self._gathered[: wire.MAX_STDIN_BYTES]
+                self._changed.notify_all()
+            if not block:
+                break
+            yield block
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """No more is wanted."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+    def _gather(self) -> None:
+        try:
+            for piece in self._pieces:
+                if not self._take(_checked(piece)):
+                    break
+        except BaseException as error:
+            self._failure = error
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
+
+    def _take(self, piece: bytes | bytearray | memoryview) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._gathered) < wire.MAX_STDIN_BYTES or self._is_stopped)
+            self._gathered += piece
+            self._changed.notify_all()
+            return not self._is_stopped

@@ -215,7 +215,7 @@ class Process:
         """Feed it all of its input, close that, and read its output to the end.
 
         Args:
-            data: Bytes, or pieces of them, which a thread takes. What they raise is raised here; it runs on.
+            data: Bytes, a file, or pieces, which a thread takes. What they raise is raised here; it runs on.
             output_limit: Bytes of each stream that the result holds, half of its beginning and half of its end.
             timeout: Seconds; None for no end.
 
