@@ -60,6 +60,10 @@ class Deadline:
         self.seconds = None if seconds is None else check_seconds(seconds)
         self._at = None if self.seconds is None else clock.monotonic() + self.seconds
 
+    def __repr__(self) -> str:
+        # It stands in the signatures that help() shows.
+        return "NEVER" if self is NEVER else f"Deadline({self.seconds})"
+
     def remaining(self) -> float | None:
         """Seconds left, never below 0; None for never."""
         return None if self._at is None else max(0.0, self._at - self._clock.monotonic())

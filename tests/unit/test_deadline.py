@@ -31,6 +31,14 @@ def test_a_wait_is_cut_to_what_is_left(fake_clock: FakeClock) -> None:
     assert deadline.clamp(10) == 5
 
 
+def test_a_deadline_shows_what_it_is(fake_clock: FakeClock) -> None:
+    assert repr(NEVER) == "NEVER"
+    deadline = Deadline(2.5, clock=fake_clock)
+    fake_clock.advance(1)
+    assert repr(deadline) == "Deadline(2.5)"
+    assert repr(Deadline(None)) == "Deadline(None)"
+
+
 def test_never_leaves_every_wait_alone() -> None:
     assert NEVER.remaining() is None
     assert not NEVER.expired
