@@ -283,7 +283,7 @@ def test_json_has_text_as_text_and_bytes_as_base64(cli: Cli, box: str) -> None:
         "timed_out": False,
         "truncated": False,
         "encoding": {"stdout": "base64", "stderr": "utf-8"},
-        "missing": {"stdout": None, "stderr": None},
+        "missing": {"stdout": None, "stderr": None, "either": 0},
         "stdout": base64.b64encode(b"\xff").decode(),
         "stderr": "naïve",
     }

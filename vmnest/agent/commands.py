@@ -42,16 +42,18 @@ class Outlet:
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
             raise errors.UsageError(f"output_limit must be a number of bytes: {limit!r:.100}")
         self._stdout, self._stderr = streams.Collector(limit), streams.Collector(limit)
+        self._missing = 0  # of either
         self.sinks: dict[str, streams.Sink] = {
             "stdout": on_stdout or self._stdout,
             "stderr": on_stderr or self._stderr,
         }
 
     def take(self, chunk: Chunk) -> None:
-        """A piece of output. Of a gap nobody knows which stream it was in: it is noted in both."""
+        """A piece of output. Of a gap nobody knows which stream it was in: its place is noted in both."""
         if chunk.missing:
-            self._stdout.skip(chunk.missing)
-            self._stderr.skip(chunk.missing)
+            self._missing += chunk.missing
+            self._stdout.cut()
+            self._stderr.cut()
         else:
             self.sinks[chunk.stream](chunk.data)
 
@@ -64,9 +66,10 @@ class Outlet:
             stderr=stderr.value(),
             signal=end.signal,
             timed_out=end.timed_out,
-            truncated=truncated or stdout.truncated or stderr.truncated,
+            truncated=truncated or stdout.truncated or stderr.truncated or self._missing > 0,
             stdout_missing=stdout.missing,
             stderr_missing=stderr.missing,
+            either_missing=self._missing,
         )
 
 

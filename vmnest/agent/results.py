@@ -17,7 +17,7 @@ class Missing:
 
     Attributes:
         position: Where it would stand in the bytes that were kept.
-        count: How many bytes it had.
+        count: How many bytes it had; 0 if it is only known that this stream may have lost some of ``either_missing``.
     """
 
     position: int
@@ -37,6 +37,8 @@ class ExecResult:
         truncated: Output beyond a limit was dropped.
         stdout_missing: What is missing in the middle of standard output, or None.
         stderr_missing: The same of standard error.
+        either_missing: Bytes that the sandbox did not keep, and of which nobody knows the stream. None of them is in
+            the counts of the two.
     """
 
     exit_code: int
@@ -47,6 +49,7 @@ class ExecResult:
     truncated: bool = False
     stdout_missing: Missing | None = None
     stderr_missing: Missing | None = None
+    either_missing: int = 0
 
     @property
     def success(self) -> bool:
@@ -56,12 +59,12 @@ class ExecResult:
     @property
     def stdout_text(self) -> str:
         """Standard output as UTF-8; bytes that are not become U+FFFD. A line tells of what is missing."""
-        return _to_text(self.stdout, self.stdout_missing)
+        return _to_text(self.stdout, self.stdout_missing, either=self.either_missing)
 
     @property
     def stderr_text(self) -> str:
         """Standard error as UTF-8; bytes that are not become U+FFFD. A line tells of what is missing."""
-        return _to_text(self.stderr, self.stderr_missing)
+        return _to_text(self.stderr, self.stderr_missing, either=self.either_missing)
 
 
 def parse_exit(members: Mapping[str, object], *, timed_out: bool) -> tuple[int, str | None]:
@@ -80,12 +83,13 @@ def parse_exit(members: Mapping[str, object], *, timed_out: bool) -> tuple[int, 
     return status, name if isinstance(name, str) else None
 
 
-def _to_text(data: bytes, missing: Missing | None) -> str:
+def _to_text(data: bytes, missing: Missing | None, *, either: int) -> str:
     if missing is None:
         return data.decode("utf-8", errors="replace")
     head, tail = whole_characters(data[: missing.position], data[missing.position :])
     end = "" if not head or head.endswith(b"\n") else "\n"
-    note = f"{end}[... {missing.count} bytes are missing here ...]\n"
+    count = f"up to {missing.count + either}" if either else f"{missing.count}"
+    note = f"{end}[... {count} bytes are missing here ...]\n"
     return head.decode("utf-8", errors="replace") + note + tail.decode("utf-8", errors="replace")
 
 

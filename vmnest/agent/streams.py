@@ -107,6 +107,7 @@ class Collector:
         self._head = io.BytesIO()
         self._tail: _Tail | None = None  # from the first missing byte on
         self._missing = 0  # what is known to be missing before the tail
+        self._is_cut = False
 
     @property
     def truncated(self) -> bool:
@@ -115,9 +116,12 @@ class Collector:
 
     @property
     def missing(self) -> Missing | None:
-        """What is missing, and where."""
-        count = 0 if self._tail is None else self._missing + self._tail.dropped
-        return Missing(self._head.tell(), count) if count else None
+        """What is missing, and where; nothing of this stream is known to be if the count is 0."""
+        if self._tail is None:
+            return None
+        count = self._missing + self._tail.dropped
+        is_doubtful = self._is_cut and bool(self._head.tell() or self._tail.seen)
+        return Missing(self._head.tell(), count) if count or is_doubtful else None
 
     def __call__(self, data: bytes) -> None:
         """Take the next bytes."""
@@ -132,11 +136,12 @@ class Collector:
             self._tail = self._begin_tail()
         self._tail.extend(data)
 
-    def skip(self, count: int) -> None:
-        """So many bytes are missing here already, so that nothing before them is the end of what came."""
+    def cut(self) -> None:
+        """Something may be missing here already, so that nothing before it is the end of what came."""
+        self._is_cut = True
         if self._tail is None:
             self._tail = self._begin_tail()
-        self._missing += count + self._tail.seen
+        self._missing += self._tail.seen
         self._tail = _Tail(self._tail.room)
 
     def value(self) -> bytes:

@@ -259,7 +259,7 @@ def describe(result: ExecResult) -> dict[str, object]:
         "timed_out": result.timed_out,
         "truncated": result.truncated,
         "encoding": {"stdout": stdout_encoding, "stderr": stderr_encoding},
-        "missing": {"stdout": stdout_missing, "stderr": stderr_missing},
+        "missing": {"stdout": stdout_missing, "stderr": stderr_missing, "either": result.either_missing},
         "stdout": stdout,
         "stderr": stderr,
     }

@@ -75,12 +75,18 @@ def test_the_result_keeps_beginning_and_end(connect_agent: Any) -> None:
     assert (result.truncated, result.stdout_missing, result.stderr_missing) == (True, Missing(5, 90), None)
 
 
-def test_output_that_the_sandbox_did_not_keep_is_noted_in_both_streams(connect_agent: Any) -> None:
+def test_output_that_the_sandbox_did_not_keep_is_counted_once(connect_agent: Any) -> None:
     script = ProcessPeer(("stdout", b"a"), 7, ("stderr", b"b"), end=DONE)
     with ScriptedServer(script, repeat_last=True) as server:
         result = connect_agent(server).exec("x")
     assert (result.stdout, result.stderr, result.truncated) == (b"a", b"b", True)
-    assert (result.stdout_missing, result.stderr_missing) == (Missing(1, 7), Missing(0, 7))
+    assert (result.stdout_missing, result.stderr_missing, result.either_missing) == (Missing(1, 0), Missing(0, 0), 7)
+    assert result.stdout_text == "a\n[... up to 7 bytes are missing here ...]\n"
+    script = ProcessPeer(("stdout", b"a"), 7, ("stdout", b"b"), 8, ("stdout", b"c"), end=DONE)
+    with ScriptedServer(script, repeat_last=True) as server:
+        result = connect_agent(server).exec("x")
+    assert (result.stdout, result.stdout_missing, result.either_missing) == (b"ac", Missing(1, 1), 15)
+    assert (result.stderr_missing, result.stderr_text) == (None, "")
 
 
 def test_a_command_that_was_ended_at_its_timeout_tells_what_it_left(connect_agent: Any) -> None:

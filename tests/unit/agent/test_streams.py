@@ -191,15 +191,18 @@ def test_a_collector_keeps_the_beginning_and_the_end(limit: int | None, pieces: 
     assert (kept[:position], kept[position:]) == (whole[:position], whole[position + count :])
 
 
-def test_what_others_did_not_keep_stands_in_the_middle_too() -> None:
+def test_what_others_did_not_keep_has_its_place_in_the_middle_and_is_not_counted() -> None:
     collector = streams.Collector(10)
     collector(b"abc")
-    collector.skip(100)
+    collector.cut()
     collector(b"de")
-    assert (collector.value(), collector.missing) == (b"abcde", Missing(3, 100))
-    collector.skip(7)  # nothing before a gap is the end of what came
+    assert (collector.value(), collector.missing) == (b"abcde", Missing(3, 0))
+    collector.cut()  # nothing before a gap is the end of what came
     collector(b"fghijklm")
-    assert (collector.value(), collector.missing) == (b"abcijklm", Missing(3, 112))
+    assert (collector.value(), collector.missing) == (b"abcijklm", Missing(3, 5))
+    empty = streams.Collector(10)
+    empty.cut()
+    assert empty.missing is None
 
 
 def test_tiny_pieces_cost_a_collector_no_more_than_they_are() -> None:

@@ -161,7 +161,8 @@ def test_for_one_object_output_is_kept_its_beginning_and_its_end(capfd: pytest.C
 
 def test_output_with_a_gap_is_not_whole() -> None:
     collecting = front(attending.CollectingFront, options=options(json=True))
-    assert attend(collecting, Process(Chunk("gap", b"", 17), Chunk("stdout", b"a"))).truncated
+    result = attend(collecting, Process(Chunk("gap", b"", 17), Chunk("stdout", b"a")))
+    assert (result.truncated, result.either_missing, result.stderr_missing) == (True, 17, None)
 
 
 def test_as_lines_output_comes_with_its_offsets_and_the_end_last(capfd: pytest.CaptureFixture[str]) -> None:

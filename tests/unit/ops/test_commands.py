@@ -39,7 +39,7 @@ def test_text_is_text_and_bytes_are_base64() -> None:
         "timed_out": True,
         "truncated": False,
         "encoding": {"stdout": "utf-8", "stderr": "base64"},
-        "missing": {"stdout": None, "stderr": None},
+        "missing": {"stdout": None, "stderr": None, "either": 0},
         "stdout": "naïve",
         "stderr": "/wA=",
     }
@@ -51,9 +51,9 @@ def test_what_is_missing_in_the_middle_is_counted_and_text_stays_text() -> None:
     kept = whole[:4] + whole[-4:]  # cut within two characters
     data = commands.describe(ExecResult(0, kept, b"\xff\xff", truncated=True, stdout_missing=Missing(4, 100)))
     assert (data["stdout"], data["encoding"]) == ("日語", {"stdout": "utf-8", "stderr": "base64"})
-    assert data["missing"] == {"stdout": {"position": 3, "bytes": 102}, "stderr": None}
+    assert data["missing"] == {"stdout": {"position": 3, "bytes": 102}, "stderr": None, "either": 0}
     data = commands.describe(ExecResult(0, b"", b"\xff\xff", truncated=True, stderr_missing=Missing(1, 100)))
-    assert data["missing"] == {"stdout": None, "stderr": {"position": 1, "bytes": 100}}
+    assert data["missing"] == {"stdout": None, "stderr": {"position": 1, "bytes": 100}, "either": 0}
     assert base64.b64decode(str(data["stderr"])) == b"\xff\xff"
 
 
