@@ -7,6 +7,7 @@ for in the bytes, which can still be had as they came while a line has no end; t
 from __future__ import annotations
 
 import codecs
+import threading
 from collections import deque
 from typing import NamedTuple
 
@@ -45,9 +46,10 @@ def check_encoding(encoding: str) -> None:
 
 
 class Unread:
-    """What there is of the output behind that which was handed out."""
+    """What there is of the output behind that which was handed out. One thread takes; any may ask for the offset."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._begun: dict[str, _Begun] = {}  # of each stream: a line without an end so far
         self._rest: deque[Chunk] = deque()  # behind them; no line was looked for in it
         self._at = 0  # so much of the first of the rest was taken
@@ -56,39 +58,44 @@ class Unread:
     @property
     def offset(self) -> int | None:
         """Where the first byte stands that can be taken; None if there is none."""
-        if self._begun:
-            return self._first_begun().chunks[0].offset
-        at = self._at
-        for chunk in self._rest:
-            if not chunk.missing:
-                return chunk.offset + at
-        return None
+        with self._lock:
+            if self._begun:
+                return self._first_begun().chunks[0].offset
+            at = self._at
+            return next((chunk.offset + at for chunk in self._rest if not chunk.missing), None)
 
     def put(self, chunk: Chunk) -> None:
         """What was received next."""
         if chunk.data or chunk.missing:
-            self._rest.append(chunk)
+            with self._lock:
+                self._rest.append(chunk)
 
     def drop(self, *, offset: int, count: int) -> None:
         """What was received next is not kept: a gap stands for it."""
-        last = self._rest[-1] if self._rest else None
-        if last is not None and last.missing and last.offset + last.missing == offset:
-            self._rest[-1] = last._replace(missing=last.missing + count)
-        elif count:
-            self._rest.append(Chunk(GAP, b"", offset, count))
+        with self._lock:
+            last = self._rest[-1] if self._rest else None
+            if last is not None and last.missing and last.offset + last.missing == offset:
+                self._rest[-1] = last._replace(missing=last.missing + count)
+            elif count:
+                self._rest.append(Chunk(GAP, b"", offset, count))
 
     def take(self) -> Chunk | None:
         """The next piece; None if there is none."""
-        if self._begun:
-            begun = self._first_begun()
-            chunk = begun.pop()
-            if not begun.chunks:
-                del self._begun[chunk.stream]
-            return chunk
-        return self._cut(len(self._rest[0].data)) if self._rest else None
+        with self._lock:
+            if self._begun:
+                begun = self._first_begun()
+                chunk = begun.pop()
+                if not begun.chunks:
+                    del self._begun[chunk.stream]
+                return chunk
+            return self._cut(len(self._rest[0].data)) if self._rest else None
 
     def take_line(self, *, encoding: str, handling: str, is_last: bool = False) -> Line | None:
         """The next line; None if more must be received for one. ``is_last``: nothing more will be."""
+        with self._lock:
+            return self._take_line(encoding, handling, is_last=is_last)
+
+    def _take_line(self, encoding: str, handling: str, *, is_last: bool) -> Line | None:
         while self._rest:
             first = self._rest[0]
             if first.missing:
