@@ -320,8 +320,7 @@ class Sandbox:
             timeout: Seconds after which the program and all its children are ended; None for no end.
             user: The name or the number of the user that it runs as; the agent's own if None.
             rlimits: Resource limits by name (``nofile``): one number, or the soft and the hard one.
-            stdin: What it can read: bytes, text, a file in binary mode, or bytes in pieces. A thread takes them,
-                perhaps more of them than the command reads. Nothing if None.
+            stdin: What it can read: bytes, text, a binary file or pieces, which a thread takes. Nothing if None.
             check: Raise CommandFailedError for a status other than 0.
             output_limit: Bytes of each stream that the result holds, half of its beginning and half of its end; what
                 is dropped in the middle, ``stdout_missing`` and ``stderr_missing`` say.
