@@ -81,7 +81,7 @@ def add_execute(entry: Entry) -> int:
 @pytest.mark.parametrize(
     ("path", "recursive", "changed"),
     [("d", True, {"d", "d/a", "d/e", "d/e/b"}), ("d", False, {"d"}), ("d/a", True, {"d/a"})],
-    ids=str,
+    ids=["all of a directory", "a directory alone", "a file"],
 )
 def test_permissions_depend_on_what_they_were(
     agent_files: Files, shared_agent: Agent, tmp_path: Path, path: str, recursive: bool, changed: set[str]

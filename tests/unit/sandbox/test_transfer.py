@@ -282,7 +282,7 @@ def test_what_else_is_in_a_directory_stays(files: Files, here: Path, there: Path
         (["/a.o", "sub/**/c.o"], {"a.o", "sub/build/c.o"}),
         (["sub/"], {"sub", "sub/b.o", "sub/build", "sub/build/c.o"}),
     ],
-    ids=str,
+    ids=["names", "directories by name", "paths", "directories alone"],
 )
 def test_what_is_excluded_is_left_out_either_way(
     files: Files, here: Path, there: Path, exclude: list[str], gone: set[str]
