@@ -98,7 +98,11 @@ def test_a_request_is_made_again_as_often_as_configured(serve: Serve):
     assert 7000 < seconds_left(asked.retrieve_iam_role_credentials()["expiry_time"]) <= 7200
 
 
-@pytest.mark.parametrize("end", [moment(-7200), moment(60), "nonsense", "2026-13-01T00:00:00Z"])
+@pytest.mark.parametrize(
+    "end",
+    [moment(-7200), moment(60), "nonsense", "2026-13-01T00:00:00Z"],
+    ids=["has ended", "ends soon", "no time", "no month"],
+)
 def test_keys_that_end_too_soon_are_used_for_a_while(serve: Serve, end):
     peer = serve(Answer(200, b"t"), Answer(200, b"r"), json_answer(200, {**KEYS, "Expiration": end}))
     found = instance.InstanceMetadata(url=peer.url).retrieve_iam_role_credentials()
