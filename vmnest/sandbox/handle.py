@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .. import errors, registry, settings
 from .. import target as targets
 from .._guest.agentd import wire
-from ..agent import arguments, commands, feeding, following, processes, starting
+from ..agent import arguments, feeding
 from ..agent.client import OUTPUT_LIMIT_BYTES, AgentClient
 from ..agent.outputs import ProcessInfo
 from ..agent.results import ExecResult
 from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy
 from ..deadline import NEVER, Deadline
 from ..wire import names
-from . import launch, life, wishes
+from . import launch, life, spawning, wishes
 from .files import Files
 from .link import CALL_SECONDS, Link
 from .phases import Phases
@@ -434,23 +433,12 @@ class Sandbox:
             command, args, is_shell=shell, cwd=self._workdir() if cwd is None else cwd, env=env, timeout=timeout,
             user=user, rlimits=rlimits, has_stdin=stdin, pty=pty, retain=retain, output_limit=output_limit,
         )  # fmt: skip
-        agent = self._process_agent()
         process_id = os.urandom(8).hex() if id is None else id
-        follower: following.Follower | None = None
-        with _telling_lack(agent):
-            if watch:
-                answer = starting.start_and_watch(agent, wish, process_id=process_id)
-                follower = following.Follower(agent, process_id, name=command, first=answer)
-                info = follower.begin()
-            else:
-                info = starting.start(agent, wish, process_id=process_id)
-        return Process(info, agent=agent, awake=self._awake_agent, follower=follower)
+        return spawning.spawn(self._awake_agent(), wish, process_id=process_id, watch=watch, awake=self._awake_agent)
 
     def processes(self) -> list[ProcessInfo]:
         """The processes in it that its agent knows: those that run, and the latest that have ended. Oldest first."""
-        agent = self._process_agent()
-        with _telling_lack(agent):
-            return processes.fetch_all(agent)
+        return spawning.fetch_all(self._awake_agent())
 
     def attach_process(self, process_id: str, *, offset: int = 0) -> Process:
         """A process that was started before, by anybody.
@@ -464,10 +452,7 @@ class Sandbox:
         """
         if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
             raise errors.UsageError(f"offset must be a number of bytes: {offset!r}")
-        agent = self._process_agent()
-        with _telling_lack(agent):
-            info = processes.fetch(agent, process_id)
-        return Process(info, agent=agent, awake=self._awake_agent, offset=offset)
+        return spawning.attach(self._awake_agent(), process_id, offset=offset, awake=self._awake_agent)
 
     def open_native_shell(self, *, timeout: float | None = NATIVE_SHELL_SECONDS) -> NativeShell:
         """Open the service's own shell, which needs no agent: for a MicroVM launched with ``SHELL_INGRESS``.
@@ -566,12 +551,6 @@ class Sandbox:
         life.ready_for_use(self._link, may_resume=self._auto_resume, deadline=patience)
         return self._link.agent()
 
-    def _process_agent(self) -> AgentClient:
-        agent = self._awake_agent()
-        if agent.is_known_to_lack(wire.FEATURE_PROCESSES):
-            raise commands.lacking("processes")
-        return agent
-
     def _workdir(self) -> str | None:
         found = settings.resolve("workdir", environ=self._link.place.environ)
         return None if found.source == "default" else str(found.value)
@@ -580,16 +559,6 @@ class Sandbox:
 def _place_of(record: registry.Record, *, region: str | None = None) -> targets.Target:
     """The target that a record names."""
     return targets.resolve(local=record.is_local, region=region or record.region, arn=record.image_arn)
-
-
-@contextlib.contextmanager
-def _telling_lack(agent: AgentClient) -> Iterator[None]:
-    """The first request about processes tells whether the agent knows any."""
-    try:
-        yield
-    except errors.UnsupportedError as error:
-        agent.note_lack(wire.FEATURE_PROCESSES)
-        raise commands.lacking("processes") from error
 
 
 def _failed(command: str, result: ExecResult) -> errors.CommandFailedError:
