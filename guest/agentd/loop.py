@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 READABLE = select.EPOLLIN
-HANGUP = select.EPOLLRDHUP
 _MAX_EVENTS = 256
 _FEW_TIMERS = 64
 _FAILURE_PAUSE_SECONDS = 0.1

@@ -98,11 +98,6 @@ class Processes:
         with self._changed:
             return list(self._known.values())
 
-    def count_running(self) -> int:
-        """How many have not ended."""
-        with self._changed:
-            return len(self._known) - len(self._ended)
-
     def forget(self, process_id: str) -> running.Process:
         """Do not know it any more; its id stays used.
 

@@ -28,7 +28,6 @@ PONG = 10
 
 # What a peer closes with (RFC 6455 section 7.4.1).
 NORMAL = 1000
-GOING_AWAY = 1001
 PROTOCOL_ERROR = 1002
 NO_STATUS = 1005  # stands for a CLOSE without a code; never on the wire
 BAD_TEXT = 1007
