@@ -372,7 +372,9 @@ def test_shell_joins_the_words_and_runs_a_login_shell(cli: Cli, box: str) -> Non
 )
 def test_a_signal_ends_the_command_too(cli: Cli, box: str, number: signal.Signals, status: int, said: bytes) -> None:
     seconds = f"72.{number:03d}"
-    with cli.start("exec", box, "--", "sleep", seconds) as process:
+    with cli.start("exec", box, "--", "sh", "-c", f"echo ready; exec sleep {seconds}") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"  # from here on the command is attended to
         wait_for(lambda: runs(seconds))
         process.send_signal(number)
         out, err = process.communicate(timeout=WAIT_SECONDS)
