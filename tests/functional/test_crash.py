@@ -210,18 +210,16 @@ def daemons(ground: Ground) -> list[str]:
     return [line for line in living_processes(str(ground.folder)) if "--ready-fd" in line]
 
 
-def test_a_command_that_runs_while_the_daemon_is_killed_says_that_its_outcome_is_unknown(ground: Ground) -> None:
+def test_a_command_outlives_the_daemon_through_which_it_is_watched(ground: Ground) -> None:
     ground.good("create", "box")
-    with ground.cli.start("exec", "box", "--json", "--", "sleep", "4711.2") as command:
-        wait_for(lambda: runs("4711.2"))
-        ground.kill_daemon()
-        out, err = command.communicate(timeout=WAIT_SECONDS)
-    assert (command.returncode, out) == (125, b"")
-    error = json.loads(err)["error"]
-    assert (error["code"], error["details"]["outcome"]) == ("agent_unreachable", "unknown")
-    assert ground.good("exec", "box", "echo", "on").text == "on\n"
+    script = "echo before; read line; echo $line; exit 7"
+    command = ground.cli.start("exec", "box", "-i", "--", "sh", "-c", script, stdin=subprocess.PIPE)
+    assert command.stdout is not None
+    assert command.stdout.readline() == b"before\n"
+    ground.kill_daemon()
+    out, err = command.communicate(b"after\n", timeout=WAIT_SECONDS)
+    assert (command.returncode, out, err) == (7, b"after\n", b"")
     ground.good("rm", "box")
-    wait_for(lambda: not runs("4711.2"))
     ground.check_nothing_is_left()
 
 
