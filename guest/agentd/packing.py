@@ -53,7 +53,8 @@ def pack(
 class Packing:
     """An archive in the making: an iterator of blocks. In memory are the names of one directory a level.
 
-    Directories come before what is in them, files before the directories beside them.
+    Directories come before what is in them, files before the directories beside them. Whoever does not read it to the
+    end closes it.
     """
 
     def __init__(
@@ -71,7 +72,11 @@ class Packing:
         return self
 
     def __next__(self) -> bytes:
-        return next(self._blocks)
+        try:
+            return next(self._blocks)
+        except BaseException:  # its end among them
+            self.close()
+            raise
 
     def close(self) -> None:
         """Give everything back. Idempotent."""

@@ -325,3 +325,9 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 4 * 1024 * 1024
+
+
+def test_what_is_open_is_given_back_at_the_end(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    assert b"".join(packing.pack(os.fsencode(tmp_path)))
+    assert os.listdir("/proc/self/fd") == before
