@@ -82,7 +82,7 @@ class Launcher:
         return Started(child, streams.ours)
 
     def _start_plain(self, command: Command, executable: bytes, *, streams: _Streams) -> subprocess.Popen[bytes]:
-        with self._spawning, self._files.lowered() as is_lowered:
+        with self._spawning, self._files.lowered():
             child = subprocess.Popen(
                 command.argv,
                 executable=executable,
@@ -93,8 +93,7 @@ class Launcher:
                 stderr=streams.theirs[2],
                 start_new_session=True,
             )
-        if not is_lowered:
-            self._files.lower(child.pid)
+        self._files.lower(child.pid)
         return child
 
     def _start_prepared(self, command: Command, executable: bytes, *, streams: _Streams) -> subprocess.Popen[bytes]:

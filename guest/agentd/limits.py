@@ -67,15 +67,16 @@ class OwnFiles:
     """How many files the agent may have open: more than it was started with, while commands get what that was.
 
     A limit belongs to the whole process and is inherited, and a thread can do nothing between fork and exec. So it is
-    lowered while a command is spawned. That would refuse files to other threads if as many as that are open already;
-    then it stays, and is lowered in the child as soon as it runs. Thread-safe.
+    lowered while a command is spawned. That would refuse files to other threads if nearly as many as that are open;
+    then it is raised, whoever else may be spawning, and is lowered in the child as soon as it runs. Thread-safe.
     """
 
     def __init__(self) -> None:
         self.original = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._raised = self.original
         self._lock = threading.Lock()
-        self._spawning = 0  # how many threads need the limit to be low; guarded by the lock
+        self._spawning = 0  # threads in a ``lowered`` block; guarded by the lock, as is the next one
+        self._is_low = False
 
     def raise_limit(self) -> None:
         """As far as the hard limit lets us, and no further than is of use. Once, before the first command."""
@@ -91,19 +92,17 @@ class OwnFiles:
         return {} if self._raised == self.original else {"nofile": self.original}
 
     @contextlib.contextmanager
-    def lowered(self) -> Iterator[bool]:
-        """Spawn in this block, for which nobody is to be waited for. False: call ``lower`` after it."""
+    def lowered(self) -> Iterator[None]:
+        """Spawn in this block, for which nobody is to be waited for; call ``lower`` for the child after it."""
         if self._raised == self.original:
-            yield True
+            yield
             return
-        if _lowest_free_number() >= self.original[0] // _SPARE_SHARE:
-            yield False
-            return
-        self._change(+1)
+        is_scarce = _lowest_free_number() >= self.original[0] // _SPARE_SHARE
+        self._change(+1, is_low=not is_scarce)
         try:
-            yield True
+            yield
         finally:
-            self._change(-1)
+            self._change(-1, is_low=self._is_low)
 
     def lower(self, pid: int) -> None:
         """Lower the limit of a child that may have inherited ours."""
@@ -112,11 +111,13 @@ class OwnFiles:
             if resource.prlimit(pid, resource.RLIMIT_NOFILE) == self._raised:
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, self.original)
 
-    def _change(self, count: int) -> None:
+    def _change(self, count: int, *, is_low: bool) -> None:
         with self._lock:
             self._spawning += count
-            if self._spawning == max(count, 0):  # the first one in, or the last one out
-                resource.setrlimit(resource.RLIMIT_NOFILE, self.original if count > 0 else self._raised)
+            is_low = is_low and self._spawning > 0
+            if is_low != self._is_low:
+                resource.setrlimit(resource.RLIMIT_NOFILE, self.original if is_low else self._raised)
+                self._is_low = is_low
 
 
 def _lowest_free_number() -> int:
