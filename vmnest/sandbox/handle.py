@@ -537,11 +537,12 @@ class Sandbox:
         if self._entered_by != os.getpid():
             return  # a forked child leaves the block of its parent, who goes on in it
         try:
-            self.terminate()
-        except errors.VmnestError as failure:
-            if error is None:
-                raise
-            launch.tell_what_is_left(failure, because=error, name=self.name)
+            self._end(because=error)
+        except Exception:
+            raise
+        except BaseException as interruption:  # Ctrl+C half-way must not leave a MicroVM, or its name; a second one may
+            self._end(because=interruption)
+            raise
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -550,6 +551,15 @@ class Sandbox:
         patience = Deadline(deadline.clamp(STATE_SECONDS))
         life.ready_for_use(self._link, may_resume=self._auto_resume, deadline=patience)
         return self._link.agent()
+
+    def _end(self, *, because: BaseException | None) -> None:
+        """Terminate it, on the way out of a block that ``because`` has ended."""
+        try:
+            self.terminate()
+        except errors.VmnestError as failure:
+            if because is None:
+                raise
+            launch.tell_what_is_left(failure, because=because, name=self.name)
 
     def _workdir(self) -> str | None:
         found = settings.resolve("workdir", environ=self._link.place.environ)

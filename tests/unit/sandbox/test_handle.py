@@ -612,6 +612,25 @@ def test_suspending_what_ends_is_an_error_with_the_reason(sandbox: Sandbox, cont
         sandbox.suspend()
 
 
+@pytest.mark.parametrize("after_the_end", [False, True])
+def test_a_block_whose_end_is_interrupted_is_ended_all_the_same(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry, after_the_end: bool
+) -> None:
+    original = control.microvms.terminate
+
+    def terminate(microvm_id: str, **options: Any) -> bool:
+        control.microvms.terminate = original  # type: ignore[method-assign]
+        if after_the_end:
+            original(microvm_id, **options)
+        raise KeyboardInterrupt
+
+    control.microvms.terminate = terminate  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt), sandbox:
+        pass
+    assert control.microvms.calls == ["run", *["terminate"] * (1 + after_the_end)]
+    assert records.all() == []
+
+
 # -- launches that were cut off ----------------------------------------------------------------------------------------
 
 
