@@ -133,7 +133,7 @@ def test_a_paste_arrives_whole_and_so_does_what_is_shown(endpoint: Endpoint) -> 
 
 def test_ctrl_c_reaches_what_runs(endpoint: Endpoint) -> None:
     with opened(endpoint, *toolkit(endpoint)) as client:
-        client.type(b"echo be''gin; sleep 600; echo end=$?\r")
+        client.type(b"sh -c 'echo be\"\"gin; exec sleep 600'\r")
         client.read_until(b"begin\r\n")
         client.type(b"\x03")
         client.type(b"echo next=$?\r")
