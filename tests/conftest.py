@@ -3,6 +3,7 @@
 pytest_plugins = [
     "tests.support.agent",
     "tests.support.authority",
+    "tests.support.browser",
     "tests.support.cells",
     "tests.support.cli",
     "tests.support.clock",
@@ -17,6 +18,7 @@ pytest_plugins = [
     "tests.support.emulated",
     "tests.support.planes",
     "tests.support.processes",
+    "tests.support.sites",
     "tests.support.skips",
     "tests.support.sound_agent",
 ]

@@ -1,7 +1,7 @@
-# Virtual environments for tools/try, tools/test and tools/bench/run, which set ROOT and read this file. POSIX sh.
+# Environments for tools/try, tools/test and tools/bench/run, which set ROOT and read this file. POSIX sh.
 #
-# Each environment is .tools/<name>, made once. Its stamp holds what it was made from, so that a changed requirement
-# installs again and a broken-off install is never taken for whole.
+# Each environment, of Python or of node, is .tools/<name>, made once. Its stamp holds what it was made from, so that a
+# changed requirement installs again and a broken-off install is never taken for whole.
 
 TOOLS=$ROOT/.tools
 
@@ -64,4 +64,29 @@ COMPAT='--config-settings=editable_mode=compat'
 # The upstream package, with what its guest's requirements.txt names (uvicorn[standard] brings uvloop).
 ensure_upstream() {
     ensure_environment upstream 'vmnest[mcp]==0.1.2' 'fastapi>=0.111' 'uvicorn[standard]>=0.30'
+}
+
+# ensure_node_modules NAME: what tests/sites/NAME/package-lock.json names, in .tools/NAME/node_modules.
+ensure_node_modules() {
+    PLACE=$TOOLS/$1
+    listed=$ROOT/tests/sites/$1
+    if ! command -v npm >/dev/null 2>&1; then
+        complain "needs node and npm on PATH (Debian and Ubuntu: apt-get install nodejs npm)"
+        exit 1
+    fi
+    wanted="node $(node --version) $(cat "$listed/package.json" "$listed/package-lock.json" | cksum)"
+    if [ "$(cat "$PLACE/.stamp" 2>/dev/null)" = "$wanted" ]; then
+        return
+    fi
+    echo "$(basename -- "$0"): making $PLACE" >&2
+    rm -rf -- "$PLACE"
+    mkdir -p -- "$PLACE"
+    cp -- "$listed/package.json" "$listed/package-lock.json" "$PLACE"
+    # Without the packages' own install scripts: what is needed here comes whole, and they could run anything.
+    if ! npm ci --prefix "$PLACE" --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel error >/dev/null; then
+        complain "npm could not install what $listed/package-lock.json names."
+        complain "It needs the npm registry, or the one that npm is configured with (.npmrc), within reach."
+        exit 1
+    fi
+    printf '%s\n' "$wanted" >"$PLACE/.stamp"
 }
