@@ -31,6 +31,7 @@ FEATURE_FILES = "files"
 FEATURE_TREE = "tree"
 FEATURE_FS = "fs"
 FEATURE_STATS = "stats"
+FEATURE_RELAY = "relay"
 
 # What this agent has beyond the base contract, announced in /healthz.
 FEATURES: tuple[str, ...] = (
@@ -99,5 +100,14 @@ DEFAULT_RETAINED_BYTES = 64 * 1024 * 1024  # output kept of one process
 MAX_ENDED_PROCESSES = 256  # that can still be asked for
 MODE_HEADER = "vmnest-mode"  # permission bits in octal
 SHA256_HEADER = "vmnest-sha256"
+# A request with this header is passed on to that port of the sandbox's own loopback.
+RELAY_PORT_HEADER = "vmnest-relay-port"
+# On each answer to such a request: the server's own answer, or why there is none.
+RELAY_HEADER = "vmnest-relay"
+RELAY_RELAYED = "relayed"
+RELAY_NOT_LISTENING = "not_listening"
+RELAY_REFUSED = "port_refused"
+RELAY_BROKEN = "broken"  # the server ended the connection without a whole head
+RELAY_FULL = "full"
 DRAIN_SECONDS = 0.25  # reading on after the command itself ended, while a child holds its output open
 CONNECTION_IDLE_SECONDS = 120.0

@@ -1,0 +1,188 @@
+"""Sockets that never block: plain ones, and TLS on both sides, driven by one thread."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.support.authority import Authority
+from vmnest.wire.pipes import Pipe
+
+Pair = tuple[Pipe, Pipe]
+VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+@pytest.fixture(params=["plain", *VERSIONS])
+def pair(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Pair]:
+    """Two ends of a connection; with TLS the first one is its client."""
+    left, right = tcp_pair()
+    if request.param != "plain":
+        left, right = secured(left, right, authority, VERSIONS[request.param])
+    pipes = Pipe(left), Pipe(right)
+    yield pipes
+    for each in pipes:
+        each.close()
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        left = socket.create_connection(listener.getsockname())
+        return left, listener.accept()[0]
+
+
+def secured(
+    left: socket.socket, right: socket.socket, authority: Authority, version: ssl.TLSVersion
+) -> tuple[ssl.SSLSocket, ssl.SSLSocket]:
+    trust = ssl.create_default_context(cafile=str(authority.bundle))
+    trust.maximum_version = version
+    own = authority.context("localhost")
+    for each in (left, right):
+        each.setblocking(False)
+    client = trust.wrap_socket(left, server_hostname="localhost", do_handshake_on_connect=False)
+    server = own.wrap_socket(right, server_side=True, do_handshake_on_connect=False)
+    waiting = {client, server}
+    while waiting:
+        for each in list(waiting):
+            try:
+                each.do_handshake()
+                waiting.remove(each)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                pass
+    return client, server
+
+
+def wait(pipe: Pipe, *, reading: bool = False, writing: bool = False) -> None:
+    poller = select.poll()
+    poller.register(pipe, pipe.interest(reading=reading, writing=writing))
+    assert poller.poll(20_000)
+
+
+def receive(pipe: Pipe) -> bytes:
+    while (data := pipe.receive()) is None:
+        wait(pipe, reading=True)
+    return data
+
+
+def read_all(pipe: Pipe) -> bytes:
+    data = bytearray()
+    while piece := receive(pipe):
+        data += piece
+    return bytes(data)
+
+
+def test_bytes_go_both_ways_and_nothing_blocks(pair: Pair) -> None:
+    left, right = pair
+    assert (left.receive(), right.receive()) == (None, None)
+    assert left.send(b"ping") == 4
+    assert receive(right) == b"ping"
+    assert right.send(b"pong") == 4
+    assert receive(left) == b"pong"
+
+
+@pytest.mark.parametrize("read", [lambda pipe: pipe.receive(3), lambda pipe: read_into(pipe, 3)], ids=["new", "into"])
+def test_what_was_read_ahead_comes_first(pair: Pair, read: Callable[[Pipe], bytes]) -> None:
+    left, right = pair
+    left.ahead = b"ahead"
+    right.send(b"later")
+    assert left.has_pending
+    assert (read(left), read(left)) == (b"ahe", b"ad")
+    wait(left, reading=True)
+    while (data := read(left)) is None:
+        wait(left, reading=True)
+    assert data == b"lat"
+
+
+def read_into(pipe: Pipe, size: int) -> bytes | None:
+    buffer = memoryview(bytearray(size))
+    count = pipe.receive_into(buffer)
+    return None if count is None else bytes(buffer[:count])
+
+
+def test_a_peer_that_does_not_read_takes_no_more_and_later_all(pair: Pair) -> None:
+    left, right = pair
+    data = bytes(range(256)) * 4096
+    sent = bytearray()
+    while count := left.send(memoryview(data)):
+        sent += data[:count]
+    view, received = memoryview(bytearray(262144)), bytearray()
+    while len(received) < len(sent):
+        if (got := right.receive_into(view)) is None:
+            left.send(b"")  # what TLS holds back of a record goes out with the next call
+            continue
+        received += view[:got]
+    assert received == sent
+
+
+def test_a_large_read_takes_many_records_at_once(pair: Pair) -> None:
+    left, right = pair
+    data = bytes(100_000)
+    assert left.send(data) == len(data)
+    view, total, calls = memoryview(bytearray(262144)), 0, 0
+    while total < len(data):
+        wait(right, reading=True)
+        total += right.receive_into(view) or 0
+        calls += 1
+    assert total == len(data)
+    assert calls <= 4
+
+
+def test_one_side_ends_and_still_hears_the_other(pair: Pair) -> None:
+    left, right = pair
+    left.send(b"question")
+    assert receive(right) == b"question"
+    while not left.end_sending():
+        receive_or_nothing(left)
+    assert receive(right) == b""
+    answer = bytes(300_000)
+    sent = 0
+    got = bytearray()
+    while sent < len(answer):
+        sent += right.send(memoryview(answer)[sent:])
+        got += left.receive() or b""
+    while not right.end_sending():
+        receive_or_nothing(right)
+    got += read_all(left)
+    assert got == answer
+    assert receive(right) == b""
+
+
+def receive_or_nothing(pipe: Pipe) -> None:
+    assert pipe.receive() in (None, b"")
+
+
+def test_with_tls_one_does_not_end_while_something_waits_to_be_received(authority: Authority) -> None:
+    left, right = (Pipe(each) for each in secured(*tcp_pair(), authority, VERSIONS["1.3"]))
+    right.send(b"unread")
+    wait(left, reading=True)
+    assert not left.end_sending()
+    assert receive(left) == b"unread"
+    while not left.end_sending():
+        receive_or_nothing(left)
+    assert receive(right) == b""
+    for each in (left, right):
+        each.close()
+
+
+def test_the_end_of_a_peer_that_is_gone_is_no_error(pair: Pair) -> None:
+    left, right = pair
+    right.close()
+    while not left.end_sending():
+        if left.receive() == b"":
+            break
+    assert left.end_sending()
+
+
+def test_an_interruption_wakes_who_polls(pair: Pair) -> None:
+    left, _ = pair
+    left.interrupt()
+    wait(left, reading=True)
+    assert left.receive() == b""
+
+
+def test_closing_twice_is_fine(pair: Pair) -> None:
+    pair[0].close()
+    pair[0].close()

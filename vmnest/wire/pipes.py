@@ -1,0 +1,153 @@
+"""A socket that never blocks, plain or TLS, for one thread that drives several of them with ``poll``.
+
+TLS turns things round: to read it may have to write first, and what it has decrypted already no poll shows. A ``Pipe``
+keeps both to itself: ``interest`` says what to poll for, ``has_pending`` what is there without a poll.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+
+from . import buffers
+
+__all__ = ["Pipe"]
+
+_RECEIVE_BYTES = 65536
+
+
+class Pipe:
+    """A connected socket and the bytes that were read from it ahead of their use. For one thread, but for ``interrupt``.
+
+    All that fails is an OSError (those of ``ssl`` are, too).
+
+    Attributes:
+        socket: The socket, not blocking from here on.
+        ahead: Bytes that the next ``receive`` returns first.
+    """
+
+    def __init__(self, sock: socket.socket, *, ahead: bytes = b"") -> None:
+        sock.setblocking(False)
+        self.socket = sock
+        self.ahead = ahead
+        self._is_tls = isinstance(sock, ssl.SSLSocket)
+        self._reads_by_writing = False
+        self._writes_by_reading = False
+        self._has_said_goodbye = False
+        self._has_ended = False
+        self._failure: OSError | None = None  # of a read that came after one that went well
+
+    def fileno(self) -> int:
+        """The socket's descriptor, for ``poll``."""
+        return self.socket.fileno()
+
+    @property
+    def has_pending(self) -> bool:
+        """There are bytes to receive that no poll shows."""
+        return bool(self.ahead) or (self._is_tls and self.socket.pending() > 0)  # type: ignore[attr-defined]
+
+    def interest(self, *, reading: bool, writing: bool) -> int:
+        """The events to poll for, by one who wants to receive, or to send, or both."""
+        events = 0
+        if reading:
+            events |= select.POLLOUT if self._reads_by_writing else select.POLLIN
+        if writing:
+            events |= select.POLLIN if self._writes_by_reading else select.POLLOUT
+        return events
+
+    def receive(self, limit: int = _RECEIVE_BYTES) -> bytes | None:
+        """Some bytes, none at the end of the connection, None if nothing is there now."""
+        buffer = buffers.borrow()
+        try:
+            count = self.receive_into(buffer[:limit])
+            return None if count is None else bytes(buffer[:count])
+        finally:
+            buffers.give_back(buffer)
+
+    def receive_into(self, buffer: memoryview) -> int | None:
+        """The same into a buffer that is not empty: how many bytes, 0 at the end of the connection, None if nothing is there now.
+
+        TLS gives 16 KiB at a time: it is asked until the buffer is full or nothing is there.
+        """
+        if self.ahead:
+            taken, self.ahead = self.ahead[: len(buffer)], self.ahead[len(buffer) :]
+            buffer[: len(taken)] = taken
+            return len(taken)
+        count = self._receive_into(buffer)
+        while self._is_tls and count and count < len(buffer):
+            try:
+                more = self._receive_into(buffer[count:])
+            except OSError as error:
+                self._failure = error
+                break
+            if not more:
+                break  # an end comes again
+            count += more
+        return count
+
+    def _receive_into(self, buffer: memoryview) -> int | None:
+        if self._failure is not None:
+            raise self._failure
+        self._reads_by_writing = False
+        try:
+            count = self.socket.recv_into(buffer)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        except ssl.SSLWantWriteError:
+            self._reads_by_writing = True
+            return None
+        except ssl.SSLZeroReturnError:  # the end, once we have ended ourselves
+            count = 0
+        self._has_ended = count == 0
+        return count
+
+    def send(self, data: bytes | memoryview) -> int:
+        """How many bytes of it were taken; 0 if none can be now. What is not taken has to be sent next."""
+        self._writes_by_reading = False
+        count = self._send(data)
+        while self._is_tls and count < len(data) and (more := self._send(memoryview(data)[count:])):
+            count += more  # a record of 16 KiB at a time
+        return count
+
+    def _send(self, data: bytes | memoryview) -> int:
+        try:
+            return self.socket.send(data)
+        except (BlockingIOError, ssl.SSLWantWriteError):
+            return 0
+        except ssl.SSLWantReadError:
+            self._writes_by_reading = True
+            return 0
+
+    def end_sending(self) -> bool:
+        """Tell the peer that nothing more comes, and go on receiving; False: receive first, and try again.
+
+        With TLS that is a close_notify and the end of the TCP stream. OpenSSL looks for the peer's own close_notify at
+        once, and if it finds data there instead, nothing can be received any more: so that is done in a lull only.
+        """
+        if self._is_tls and not self._has_said_goodbye:
+            if not self._has_ended and (self.has_pending or _is_readable(self.socket)):
+                return False
+            self._has_said_goodbye = True
+            with contextlib.suppress(OSError):
+                self.socket.unwrap()  # type: ignore[attr-defined]
+        # Not the method of SSLSocket, which forgets about TLS. The peer may be gone: then there is nobody to tell.
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self.socket, socket.SHUT_WR)
+        return True
+
+    def interrupt(self) -> None:
+        """End the connection from another thread: whoever polls it wakes."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection. May be called again."""
+        self.socket.close()
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    poller = select.poll()
+    poller.register(sock, select.POLLIN)
+    return bool(poller.poll(0))
