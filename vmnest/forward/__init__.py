@@ -1,0 +1,1 @@
+"""The forwarder: ports of this machine that lead to ports in a sandbox, for HTTP/1.1 and WebSockets."""
