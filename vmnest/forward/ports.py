@@ -43,7 +43,7 @@ def parse_route(spec: str | int) -> list[Route]:
     locals_ = _range(found[3], found[4], spec)
     if len(locals_) != len(remotes):
         raise errors.UsageError(f"the ranges of {str(spec)!r} differ in length", hint=_FORMS)
-    return [Route(*pair) for pair in zip(remotes, locals_)]
+    return [Route(*pair) for pair in zip(remotes, locals_, strict=True)]
 
 
 def _range(first: str, last: str | None, spec: str | int) -> range:

@@ -19,7 +19,7 @@ _RECEIVE_BYTES = 65536
 
 
 class Pipe:
-    """A connected socket and the bytes that were read from it ahead of their use. For one thread, but for ``interrupt``.
+    """A connected socket and what was read from it ahead of its use. For one thread, but for ``interrupt``.
 
     All that fails is an OSError (those of ``ssl`` are, too).
 
@@ -67,7 +67,7 @@ class Pipe:
             buffers.give_back(buffer)
 
     def receive_into(self, buffer: memoryview) -> int | None:
-        """The same into a buffer that is not empty: how many bytes, 0 at the end of the connection, None if nothing is there now.
+        """The same into a buffer that is not empty: how many bytes; 0 at the end, None if nothing is there now.
 
         TLS gives 16 KiB at a time: it is asked until the buffer is full or nothing is there.
         """
