@@ -41,6 +41,7 @@ VERBS = (
     Verb("jobs", "jobs", "List what runs in a sandbox, and what has ended in its background"),
     Verb("attach", "jobs", "Show the output of a command that runs in a sandbox, from its beginning on", is_exec=True),
     Verb("kill", "jobs", "Send a signal to a command that runs in a sandbox"),
+    Verb("forward", "forwarding", "Forward ports of this machine to ports of a sandbox"),
     Verb("cp", "copying", "Copy files and directories into a sandbox, out of one, or between two"),
     Verb("ls", "sandboxes", "List the sandboxes and the state of each"),
     Verb("ps", "sandboxes", "Show one sandbox's state"),

@@ -35,6 +35,12 @@ class PortRefusedError(EndpointError):
     code = "port_refused"
 
 
+class ListenError(VmnestError):
+    """A port of this machine cannot be listened on."""
+
+    code = "listen_failed"
+
+
 class EndpointUnavailableError(EndpointError):
     """The endpoint cannot reach the MicroVM or the port in it (502)."""
 

@@ -134,6 +134,8 @@ class Flow:
         if self._edit is not None:
             piece = self._edit(view[:count])
         self._pending = memoryview(bodies.encode_chunk(bytes(piece)) if self._makes_chunks else piece)
+        if not self._pending:
+            self._let_go()
         return True
 
     def _pull_chunks(self, decoder: bodies.BodyDecoder) -> bool:

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from .. import errors
 
-__all__ = ["MAX_ROUTES", "Route", "parse_route", "plan"]
+__all__ = ["ANY_PORT", "LOOPBACK", "MAX_ROUTES", "POLL_SECONDS", "Route", "parse_route", "plan"]
 
+LOOPBACK = "127.0.0.1"
+POLL_SECONDS = 5.0  # between two looks at the sandbox's state
 MAX_ROUTES = 256
 ANY_PORT = 0
 _LAST_PORT = 65535

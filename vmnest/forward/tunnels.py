@@ -31,7 +31,7 @@ def carry(
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Carry bytes between the two until both ways have ended, or either is gone. The caller closes them."""
-    keeper = _Keeper(keep_alive_seconds) if is_websocket else None
+    keeper = _Keeper() if is_websocket else None
     out = _Way(client, upstream, keeper.sees_request if keeper else None)
     back = _Way(upstream, client, keeper.sees_answer if keeper else None)
     quiet_since = clock.monotonic()
@@ -72,7 +72,7 @@ class _Way:
 class _Keeper:
     """Follows the frames of both directions."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self) -> None:
         self._requests = framing.FrameScanner()
         self._answers = framing.FrameScanner()
         self.sees_request = self._requests.feed
@@ -81,9 +81,10 @@ class _Keeper:
     def ping(self, flow: Flow) -> None:
         """Send one, if it would not stand in the middle of something."""
         is_free = self._requests.is_between_frames and not self._answers.is_lost and not flow.wants_to_write
-        if is_free and self._answers.unwanted is None:
-            self._answers.unwanted = os.urandom(_PAYLOAD_BYTES)
-            flow.inject(framing.encode_ping(self._answers.unwanted))
+        if is_free:
+            payload = self._answers.unwanted or os.urandom(_PAYLOAD_BYTES)
+            self._answers.unwanted = payload
+            flow.inject(framing.encode_ping(payload))
 
 
 def _wait(out: _Way, back: _Way, seconds: float | None) -> None:

@@ -16,6 +16,7 @@ from ..agent.outputs import ProcessInfo
 from ..agent.results import ExecResult
 from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy
 from ..deadline import NEVER, Deadline
+from ..forward.ports import LOOPBACK, POLL_SECONDS
 from ..wire import names
 from . import launch, life, spawning, wishes
 from .files import Files
@@ -24,6 +25,7 @@ from .phases import Phases
 from .process import Process
 
 if TYPE_CHECKING:
+    from .forwarding import Forwarding
     from .native import NativeShell
 
 __all__ = ["Sandbox"]
@@ -466,6 +468,40 @@ class Sandbox:
         from . import native
 
         return native.open_shell(self._link, may_resume=self._auto_resume, timeout=timeout)
+
+    def forward(
+        self,
+        *ports: int | str,
+        local_port: int | None = None,
+        bind: str = LOOPBACK,
+        direct: bool = False,
+        allow_hosts: Sequence[str] = (),
+        poll_interval: float = POLL_SECONDS,
+        on_remark: Callable[[str], None] | None = None,
+    ) -> Forwarding:
+        """Forward ports of this machine to ports of the sandbox, for HTTP and WebSockets, until it is closed.
+
+        Args:
+            ports: Ports in the sandbox: ``8000``, with a local one ``"8000:3000"``, or ranges ``"3000-3005"``.
+            local_port: The local port, of a single one; 0: any that is free. By default it is the same number.
+            bind: The address to listen on. All who reach it reach the sandbox.
+            direct: Do not use the agent's relay, by which the server sees requests for ``localhost``.
+            allow_hosts: Names of this machine by which it is asked, beside ``localhost``, addresses, names without a
+                dot.
+            poll_interval: Seconds between two looks at the sandbox's state, which wake nothing.
+            on_remark: Told of problems, a line each; they are logged by default.
+
+        Raises:
+            errors.UsageError: a port that cannot be forwarded.
+            errors.ListenError: a local port cannot be had.
+            errors.MicroVMEndedError: the MicroVM has ended.
+        """
+        from . import forwarding
+
+        return forwarding.open_forwarding(
+            self._link, ports, local_port=local_port, bind=bind, is_direct=direct, allow_hosts=allow_hosts,
+            poll_interval=poll_interval, on_remark=on_remark, may_resume=self._auto_resume,
+        )  # fmt: skip
 
     def read_file(self, path: str) -> bytes:
         """The same as ``files.read``."""

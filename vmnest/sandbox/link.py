@@ -239,27 +239,44 @@ class Link:
         with self._changing.held():
             self.record = self.record.replace(**changes)
 
-    def _connect(self, wakes: bool) -> AgentClient:
-        from .. import transport
-        from ..agent import client, tokens
-
-        port = wishes.check_port(
+    @property
+    def agent_port(self) -> int:
+        """The agent's port in the guest."""
+        return wishes.check_port(
             settings.number("agent_port", flag=self.record.agent_port, environ=self.place.environ),
             environ=self.place.environ,
         )
-        store = self._tokens.setdefault("", tokens.TokenStore(self._mint))
+
+    @property
+    def tokens(self) -> TokenStore:
+        """The tokens that open the endpoint."""
+        from ..agent import tokens
+
+        return self._tokens.setdefault("", tokens.TokenStore(self._mint))
+
+    def find_endpoint(self) -> str:
+        """URL of the data plane as it is now.
+
+        Here the port of a record may be another program's by now: a daemon that was killed had let go of it.
+        """
+        return self.look().endpoint if self.place.is_local else self.endpoint
+
+    def _connect(self, wakes: bool) -> AgentClient:
+        from .. import transport
+        from ..agent import client
+
+        port, store = self.agent_port, self.tokens
 
         def headers(refused: HeaderPairs | None) -> HeaderPairs:
             return store.headers(port, refused=refused)
 
         return client.AgentClient(
-            # Here the port of a record may be another program's by now: a daemon that was killed had let go of it.
-            self.look().endpoint if self.place.is_local else self.endpoint,
+            self.find_endpoint(),
             headers=headers,
             transport=transport.shared(self.trust()),
             port=port,
-            recover=functools.partial(self._recover, wakes=wakes),
-            recover_asleep=functools.partial(self._recover, wakes=False),
+            recover=functools.partial(self.recover, wakes=wakes),
+            recover_asleep=functools.partial(self.recover, wakes=False),
             look=self._glance,
         )
 
@@ -271,18 +288,8 @@ class Link:
             return profiles.ca_bundle(environ=self.place.environ) or True
         return self._verify_tls
 
-    def _glance(self) -> str:
-        """The state, for an error that is on its way already: better without it than late."""
-        microvm = self.control().microvms.get(self.microvm_id, deadline=Deadline(GLANCE_SECONDS))
-        self.see(microvm)
-        return microvm.state
-
-    def _mint(self, ports: Sequence[int]) -> Token:
-        with self.telling_the_end():
-            return self.control().mint_token(self.microvm_id, ports, deadline=Deadline(CALL_SECONDS))
-
-    def _recover(self, error: errors.VmnestError, *, wakes: bool) -> str:
-        """A request did not reach the agent: see what became of the MicroVM, wake it up, tell where it is now."""
+    def recover(self, error: errors.VmnestError, *, wakes: bool) -> str:
+        """A request did not reach the guest: see what became of the MicroVM, wake it up, tell where it is now."""
         known = self.record.endpoint
         self.catch_up()
         microvm = self.look()
@@ -297,6 +304,16 @@ class Link:
         if microvm.endpoint != known:
             self.note(endpoint=microvm.endpoint)
         return microvm.endpoint
+
+    def _glance(self) -> str:
+        """The state, for an error that is on its way already: better without it than late."""
+        microvm = self.control().microvms.get(self.microvm_id, deadline=Deadline(GLANCE_SECONDS))
+        self.see(microvm)
+        return microvm.state
+
+    def _mint(self, ports: Sequence[int]) -> Token:
+        with self.telling_the_end():
+            return self.control().mint_token(self.microvm_id, ports, deadline=Deadline(CALL_SECONDS))
 
     def _resume(self) -> None:
         """Many requests may find it suspended at one time: one call of the service is enough for them all."""

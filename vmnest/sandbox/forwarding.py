@@ -1,0 +1,256 @@
+"""Ports of a sandbox on this machine: the forwarder's gate to it, and a watcher that ends what leads nowhere.
+
+A sandbox that is suspended because it was idle is resumed by the next request; so the forwarding goes on. One that was
+stopped on purpose is to stay so, and pages ask again and again: then the forwarding ends, at the latest before the next
+request would go out.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from typing import TYPE_CHECKING
+
+from .. import errors, settings
+from .._guest.agentd import wire
+from ..deadline import Deadline, check_seconds
+from ..forward import forwarder, ports
+from ..wire import names
+from . import life
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from ..forward.gate import HeaderPairs
+    from .link import Link
+
+__all__ = ["Forwarding", "open_forwarding"]
+
+READY_SECONDS = 120.0
+RELAY_SECONDS = 10.0  # an agent that does not say in time whether it has the relay is taken for one without
+RELAY_AGAIN_SECONDS = 30.0
+
+_SUSPENDED = (names.SUSPENDING, names.SUSPENDED)
+_OVER = (errors.MicroVMEndedError, errors.SandboxSuspendedError, errors.SandboxNotFoundError)
+
+_logger = logging.getLogger(__name__)
+
+
+class LinkGate:
+    """What the forwarder knows of a sandbox; see ``forward.gate``."""
+
+    def __init__(self, link: Link, *, may_resume: bool) -> None:
+        self._link = link
+        self._may_resume = may_resume
+        self._lock = threading.Lock()  # guards the two below
+        self._endpoint: str | None = None
+        self._relay: tuple[bool, float] | None = None  # whether it has one, and when it said so
+
+    @property
+    def agent_port(self) -> int:
+        """See ``Gate``."""
+        return self._link.agent_port
+
+    @property
+    def authority(self) -> str:
+        """See ``Gate``."""
+        return re.sub(r"^[a-z]+://|/.*$", "", self._find_endpoint())
+
+    def headers(self, port: int, *, refused: HeaderPairs | None = None) -> HeaderPairs:
+        """See ``Gate``."""
+        return self._link.tokens.headers(port, refused=refused)
+
+    def open(self, deadline: Deadline) -> socket.socket:
+        """See ``Gate``."""
+        from .. import transport
+
+        sender = transport.shared(self._link.trust())
+        connection, _ = sender.dial("GET", self._find_endpoint(), headers=(), deadline=deadline)
+        return connection.detach()
+
+    def has_relay(self, *, again: bool = False) -> bool:
+        """See ``Gate``."""
+        with self._lock:  # others wait for the one answer
+            known, now = self._relay, self._link.clock.monotonic()
+            if known is None or again or (not known[0] and now - known[1] > RELAY_AGAIN_SECONDS):
+                known = self._relay = (self._ask_for_relay(), now)
+            return known[0]
+
+    def recover(self, deadline: Deadline) -> None:
+        """See ``Gate``."""
+        lost = errors.EndpointUnavailableError("a request did not reach the sandbox")
+        endpoint = self._link.recover(lost, wakes=self._may_resume)
+        with self._lock:
+            self._endpoint = endpoint
+
+    def check(self) -> None:
+        """See ``Gate``."""
+        self._link.catch_up()
+        if self._link.record.stopped_at is not None:
+            raise self._link.suspended()
+
+    def _find_endpoint(self) -> str:
+        found = self._endpoint
+        if found is None:
+            found = self._endpoint = self._link.find_endpoint()
+        return found if "://" in found else f"https://{found}"
+
+    def _ask_for_relay(self) -> bool:
+        try:
+            health = self._link.agent(wakes=self._may_resume).health(deadline=Deadline(RELAY_SECONDS))
+        except (*_OVER, errors.CredentialsError):
+            raise
+        except errors.VmnestError as error:
+            _logger.info("the agent does not say whether it has a relay: %s", error)
+            return False
+        return wire.FEATURE_RELAY in health.features
+
+
+def open_forwarding(
+    link: Link,
+    specs: Sequence[int | str],
+    *,
+    local_port: int | None,
+    bind: str,
+    is_direct: bool,
+    allow_hosts: Sequence[str],
+    poll_interval: float,
+    on_remark: Callable[[str], None] | None,
+    may_resume: bool,
+) -> Forwarding:
+    """See ``Sandbox.forward``."""
+    hook_port = settings.number("hook_port", environ=link.place.environ)
+    routes = ports.plan(specs, local_port=local_port, hook_port=hook_port)
+    check_seconds(poll_interval)
+    life.ready_for_use(link, may_resume=may_resume, deadline=Deadline(READY_SECONDS))
+    gate = LinkGate(link, may_resume=may_resume)
+    forwarding = Forwarding(link, bind=bind, poll_interval=poll_interval)
+    forwarding.start(
+        forwarder.Forwarder(
+            gate,
+            routes,
+            bind=bind,
+            is_direct=is_direct,
+            allow_hosts=allow_hosts,
+            report=on_remark or forwarding.log,
+            on_end=forwarding.end,
+        )
+    )
+    return forwarding
+
+
+class Forwarding:
+    """Ports that are forwarded, until ``close``, the end of the ``with`` block, or the end of the sandbox."""
+
+    def __init__(self, link: Link, *, bind: str, poll_interval: float) -> None:
+        self._link = link
+        self._bind = bind
+        self._poll_interval = poll_interval
+        self._forwarder: forwarder.Forwarder
+        self._is_over = threading.Event()
+        self._error: errors.VmnestError | None = None
+        self._watcher = threading.Thread(target=self._watch, name="vmnest-forward-watch", daemon=True)
+        self._cannot_see = False
+
+    def __repr__(self) -> str:
+        return f"Forwarding({self.urls!r}, is_open={self.is_open})"
+
+    @property
+    def ports(self) -> dict[int, int]:
+        """The port in the sandbox → that of this machine."""
+        return dict(self._forwarder.routes)
+
+    @property
+    def local_port(self) -> int:
+        """The local port; the first one's, if there are more."""
+        return self._forwarder.routes[0].local
+
+    @property
+    def urls(self) -> dict[int, str]:
+        """The port in the sandbox → the URL that leads to it."""
+        host = {ports.LOOPBACK: "localhost"}.get(self._bind, self._bind)
+        shown = f"[{host}]" if ":" in host else host
+        return {route.remote: f"http://{shown}:{route.local}" for route in self._forwarder.routes}
+
+    @property
+    def url(self) -> str:
+        """The URL; the first one's, if there are more."""
+        return next(iter(self.urls.values()))
+
+    @property
+    def is_open(self) -> bool:
+        """Nothing has ended it yet."""
+        return not self._is_over.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for its end; False when the time is over.
+
+        Raises:
+            errors.SandboxSuspendedError: the sandbox was stopped.
+            errors.MicroVMEndedError, errors.SandboxNotFoundError: it is gone.
+        """
+        if not self._is_over.wait(timeout):
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def close(self) -> None:
+        """End it, with all its connections. May be called again."""
+        self._is_over.set()
+        self._forwarder.close()
+        if self._watcher is not threading.current_thread() and self._watcher.is_alive():
+            self._watcher.join()
+
+    def __enter__(self) -> Forwarding:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- for open_forwarding and the forwarder -------------------------------------------------------------------------
+
+    def start(self, made: forwarder.Forwarder) -> None:
+        """Listen, and watch the sandbox."""
+        self._forwarder = made
+        made.open()
+        self._watcher.start()
+
+    def end(self, error: errors.VmnestError) -> None:
+        """It leads nowhere any more, for that reason."""
+        if not self._is_over.is_set():
+            self._error = error
+            self._is_over.set()
+
+    def log(self, text: str) -> None:
+        """Take a remark for which nobody else has asked."""
+        _logger.warning("%s", text)
+
+    def _watch(self) -> None:
+        while not self._is_over.is_set():
+            try:
+                self._look()
+            except _OVER as error:
+                self.end(error)
+            except errors.ResourceNotFoundError as error:
+                self.end(errors.SandboxNotFoundError(f"sandbox {self._link.record.name} is gone: {error.message}"))
+            except errors.VmnestError as error:
+                if not self._cannot_see:
+                    self._forwarder.report(f"the sandbox's state cannot be seen for now: {error.message}")
+                self._cannot_see = True
+            self._is_over.wait(self._poll_interval)
+        self._forwarder.close()
+
+    def _look(self) -> None:
+        self._link.catch_up()
+        microvm = self._link.look()
+        self._cannot_see = False
+        if microvm.ended:
+            raise self._link.ended(microvm)
+        if microvm.state in _SUSPENDED and self._link.record.stopped_at is not None:
+            raise self._link.suspended()
