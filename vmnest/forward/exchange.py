@@ -262,7 +262,7 @@ class Exchange:
         if was_used and is_unsent and self._may_try_again("stale"):
             return None
         if self._is_safe and self._may_try_again("lost"):
-            return self._recover()
+            return self._recover(Verdict.UNNAMED)
         return self._page(pages.for_verdict(Verdict.BROKEN, remote=self._remote), why=str(error.reason))
 
     def _follow(self, verdict: Verdict, token: HeaderPairs) -> bool | None:
@@ -275,19 +275,21 @@ class Exchange:
             except errors.VmnestError as error:
                 return self._fail(error)
             return None
-        if verdict is Verdict.UNREACHABLE and self._is_whole:
+        if verdict in {Verdict.UNREACHABLE, Verdict.UNNAMED} and self._is_whole:
             self._patience = self._patience or Deadline(PATIENCE_SECONDS)
             if not self._patience.expired:
-                return self._recover()
+                return self._recover(verdict)
         return self._page(pages.for_verdict(verdict, remote=self._remote))
 
-    def _recover(self) -> bool | None:
-        """See what became of the sandbox, and try again."""
+    def _recover(self, verdict: Verdict) -> bool | None:
+        """See what became of the sandbox, and try again, unless the request may have been executed."""
         self._shared.upstreams.drop_idle()
         try:
-            self._shared.gate.recover(Deadline(RECOVER_SECONDS))
+            has_slept = self._shared.gate.recover(Deadline(RECOVER_SECONDS))
         except errors.VmnestError as error:
             return self._fail(error)
+        if verdict is Verdict.UNNAMED and not (has_slept or self._is_safe):
+            return self._page(pages.for_verdict(verdict, remote=self._remote))
         if self._shared.ending.wait(_PAUSE_SECONDS):
             raise GoneError
         return None

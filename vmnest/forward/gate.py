@@ -45,8 +45,11 @@ class Gate(Protocol):
             errors.VmnestError: it does not say.
         """
 
-    def recover(self, deadline: Deadline) -> None:
+    def recover(self, deadline: Deadline) -> bool:
         """A request did not get through: see what became of the MicroVM, and resume it if it is suspended and may be.
+
+        Returns:
+            Whether it did not run a moment ago, and so cannot have executed the request.
 
         Raises:
             errors.SandboxSuspendedError: it was suspended on purpose, or must not be resumed.

@@ -83,6 +83,9 @@ def for_verdict(verdict: Verdict, *, remote: int) -> Page:
         return Page(429, "The sandbox's endpoint takes no more requests for now", advice, reloads=True)
     if verdict is Verdict.FULL:
         return Page(503, "The sandbox's agent passes on as many requests as it can", "Close some connections.", True)
+    if verdict is Verdict.UNNAMED:
+        advice = "What was asked for may have been done: it is not asked for again. If this stays: vmnest ps NAME"
+        return Page(502, "No answer from the sandbox", advice)
     return Page(502, "The sandbox cannot be reached", "It may be resuming. If this stays: vmnest ps NAME", reloads=True)
 
 

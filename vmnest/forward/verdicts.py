@@ -21,6 +21,7 @@ class Verdict(enum.Enum):
     PORT_REFUSED = "the port is not to be had"
     NOT_LISTENING = "nothing listens on the port"
     UNREACHABLE = "the sandbox cannot be reached"
+    UNNAMED = "the endpoint has no answer, and does not say why"
     THROTTLED = "the endpoint takes no more requests for now"
     BROKEN = "the server ended the connection without an answer"
     FULL = "the sandbox's agent passes on as many requests as it can"
@@ -58,13 +59,13 @@ def judge(response: http1.Response, body: bytes, *, relayed: bool) -> Verdict | 
             return _OF_RELAY.get(said)
         return _of_platform(response.status, named, relayed=True) or Verdict.NO_RELAY
     if named is not None:
-        return _of_platform(response.status, named, relayed=False) or Verdict.UNREACHABLE
+        return _of_platform(response.status, named, relayed=False) or Verdict.UNNAMED
     if response.status == 403 and body.decode("latin-1").strip() in _WORDS:
         is_port = body.decode("latin-1").strip() == names.BODY_WRONG_PORT
         return Verdict.PORT_REFUSED if is_port else Verdict.TOKEN_REFUSED
     # A server has something to say, at least a type of nothing; the platform's 502 has neither type nor body.
     if response.status == 502 and not body and http1.first(response.fields, "content-type") is None:
-        return Verdict.UNREACHABLE
+        return Verdict.UNNAMED
     return None
 
 
@@ -73,10 +74,12 @@ def _of_platform(status: int, named: str | None, *, relayed: bool) -> Verdict | 
         return Verdict.TOKEN_REFUSED
     if status == 429:
         return Verdict.THROTTLED
-    if status in {500, 502, 503, 504}:
+    if named == names.APP_CONNECT_FAILED:
         # What does not listen on the agent's port is the agent.
-        return Verdict.NOT_LISTENING if named == names.APP_CONNECT_FAILED and not relayed else Verdict.UNREACHABLE
-    return None
+        return Verdict.UNREACHABLE if relayed else Verdict.NOT_LISTENING
+    if named == names.MICROVM_CONNECT_FAILED:
+        return Verdict.UNREACHABLE
+    return Verdict.UNNAMED if status in {500, 502, 503, 504} else None
 
 
 # -- servers that check the host ---------------------------------------------------------------------------------------

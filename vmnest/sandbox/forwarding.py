@@ -32,6 +32,7 @@ __all__ = ["Forwarding", "open_forwarding"]
 READY_SECONDS = 120.0
 RELAY_SECONDS = 10.0  # an agent that does not say in time whether it has the relay is taken for one without
 RELAY_AGAIN_SECONDS = 30.0
+RESUMING_SECONDS = 5.0  # from a look that found it suspended: others that asked meanwhile did not reach it either
 
 _SUSPENDED = (names.SUSPENDING, names.SUSPENDED)
 _OVER = (errors.MicroVMEndedError, errors.SandboxSuspendedError, errors.SandboxNotFoundError)
@@ -45,8 +46,9 @@ class LinkGate:
     def __init__(self, link: Link, *, may_resume: bool) -> None:
         self._link = link
         self._may_resume = may_resume
-        self._lock = threading.Lock()  # guards the two below
+        self._lock = threading.Lock()  # guards the three below
         self._endpoint: str | None = None
+        self._slept_until = float("-inf")
         self._relay: tuple[bool, float] | None = None  # whether it has one, and when it said so
 
     @property
@@ -79,12 +81,16 @@ class LinkGate:
                 known = self._relay = (self._ask_for_relay(), now)
             return known[0]
 
-    def recover(self, deadline: Deadline) -> None:
+    def recover(self, deadline: Deadline) -> bool:
         """See ``Gate``."""
         lost = errors.EndpointUnavailableError("a request did not reach the sandbox")
         endpoint = self._link.recover(lost, wakes=self._may_resume)
+        now = self._link.clock.monotonic()
         with self._lock:
             self._endpoint = endpoint
+            if self._link.state != names.RUNNING:
+                self._slept_until = now
+            return now - self._slept_until < RESUMING_SECONDS
 
     def check(self) -> None:
         """See ``Gate``."""
