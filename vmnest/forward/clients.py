@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import select
 import time
 from collections.abc import Collection
@@ -19,6 +20,8 @@ MAX_HEAD_BYTES = 65536
 
 _TLS_HELLO = b"\x16\x03"
 _BEGINNINGS = frozenset(b"!#$%&'*+.^_`|~-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz\r\n")
+# A whole first line that is no request line: its sender waits for an answer in its own protocol.
+_GREETING = re.compile(rb"\r?\n?(?!.{0,%d} HTTP/)[^\r\n]+\r?\n" % MAX_HEAD_BYTES)
 
 
 def serve(pipe: Pipe, *, shared: Shared, remote: int, address: str, allowed: Collection[str]) -> None:
@@ -98,7 +101,7 @@ class _Client:
                 return None
             if buffer.is_empty:
                 end = time.monotonic() + HEAD_SECONDS
-                if data[0] not in _BEGINNINGS:
+                if data[0] not in _BEGINNINGS or _GREETING.match(data):
                     self._refuse(pages.not_http(is_tls=data.startswith(_TLS_HELLO)), None)
                     return None
             head = buffer.feed(data)

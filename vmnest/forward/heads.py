@@ -53,8 +53,9 @@ def normalize(request: http1.Request) -> http1.Request:
     Raises:
         http1.MessageError: the target or the Host cannot be served.
     """
-    if len(http1.values(request.fields, "host")) > 1:
-        raise http1.MessageError("more than one Host")
+    hosts_named = len(http1.values(request.fields, "host"))
+    if hosts_named > 1 or (hosts_named == 0 and request.minor >= 1):
+        raise http1.MessageError("more than one Host" if hosts_named else "no Host")
     if request.target.startswith("/") or (request.target == "*" and request.method == "OPTIONS"):
         return request
     scheme, _, rest = request.target.partition("://")
