@@ -102,13 +102,14 @@ class Forwarder:
             if self._is_closed:
                 return
             self._is_closed = True
-            running = dict(self._clients)
         self._ending.set()
         os.write(self._wake_writer, b"!")
         if self._acceptor.is_alive():
             self._acceptor.join()
         self._close_listeners()
         self._upstreams.close()
+        with self._lock:
+            running = dict(self._clients)
         for pipe in running.values():
             pipe.interrupt()
         end = time.monotonic() + JOIN_SECONDS  # one may be waiting for the service
