@@ -9,6 +9,7 @@ pytest_plugins = [
     "tests.support.clock",
     "tests.support.agent_client",  # after the clock, which it moves
     "tests.support.cloud",
+    "tests.support.forward",  # after the authority
     "tests.support.generated",
     "tests.support.live",
     "tests.support.peers",
