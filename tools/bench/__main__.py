@@ -14,11 +14,12 @@ from pathlib import Path
 
 import agents
 import commands
+import forward
 import sandboxes
 import transfers
 from figures import HEADING, Figure
 
-SECTIONS = ("commands", "agents", "transfers", "sandboxes")
+SECTIONS = ("commands", "agents", "transfers", "sandboxes", "forward")
 
 
 def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
@@ -32,6 +33,8 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
             yield from transfers.measure(ours=ours, theirs=theirs, rounds=max(3, rounds // 4))
         elif section == "sandboxes":
             yield from sandboxes.measure(ours=ours, folder=folder, rounds=rounds)
+        elif section == "forward":
+            yield from forward.measure(ours=ours, theirs=theirs, folder=folder, rounds=max(3, rounds // 3))
         else:
             raise SystemExit(f"no section {section!r}; there are {', '.join(SECTIONS)}")
 

@@ -1,0 +1,243 @@
+"""Both forwarders side by side, in front of the same endpoint, over HTTP and over TLS."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import commands
+import fake_cloud
+import load
+import processes
+from enclosure import SIDES
+from figures import Figure
+
+LARGE_BYTES = 200_000_000
+SMALL_GETS = 200
+NEW_CLIENTS = 64
+NEW_TLS_CONNECTIONS = 100
+IDLE_SOCKETS = 1000
+PATIENCE_SECONDS = 30.0
+ENDPOINT = Path(__file__).with_name("endpoint.py")
+HEAD = b"GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: %s\r\n\r\n"
+UPGRADE = (
+    b"GET /socket HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+_REMOTE_PORT = 3000
+
+
+def measure(*, ours: Path, theirs: Path, folder: Path, rounds: int) -> Iterator[Figure]:
+    """Large and small answers, new connections, events and idle WebSockets."""
+    _raise_limit_of_files()
+    places = {"ours": ours, "theirs": theirs}
+    with _forwarders(places, folder=folder) as both:
+        yield from _measure_large(both, name="http", goal=0.5, rounds=rounds)
+        yield from _measure_small(both, rounds=rounds)
+        yield from _measure_new_clients(both, rounds=rounds)
+        yield _measure_events(both["ours"], rounds=rounds)
+        yield _measure_idle_sockets(both["ours"])
+    with _forwarders(places, folder=folder, certificate=_make_certificate(folder)) as both:
+        yield from _measure_large(both, name="https", goal=0.77, rounds=rounds)
+        yield _measure_new_connections(both, name="new https connection, p50", goal=1.2, rounds=rounds)
+
+
+class Forwarder:
+    """A forwarder that listens on ``address``."""
+
+    def __init__(self, side: str, *, environment: Path, environ: dict[str, str], is_tls: bool) -> None:
+        self.side = side
+        self.address = ("127.0.0.1", _free_port())
+        words = ["forward", "app", "-r", str(_REMOTE_PORT), "-l", str(self.address[1])]
+        self.process = subprocess.Popen(
+            [str(environment / "bin/vmnest"), *words, *(["--no-verify-tls"] if is_tls else [])],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not self._listens():
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"{side}: the forwarder does not listen")
+            time.sleep(0.01)
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(self.address, timeout=5).close()
+        except OSError:
+            return False
+        return True
+
+    def dial(self) -> socket.socket:
+        """A new connection."""
+        sock = socket.create_connection(self.address, timeout=PATIENCE_SECONDS)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+    def get(self, target: str) -> int:
+        """One request on a connection of its own; how many bytes have come."""
+        with self.dial() as sock:
+            sock.sendall(HEAD % (target.encode(), b"close"))
+            count, buffer = 0, bytearray(1 << 20)
+            while received := sock.recv_into(buffer):
+                count += received
+        return count
+
+
+@contextmanager
+def _forwarders(
+    places: dict[str, Path], *, folder: Path, certificate: list[str] | None = None
+) -> Iterator[dict[str, Forwarder]]:
+    """Both, in front of one endpoint."""
+    with ExitStack() as stack:
+        endpoint = subprocess.Popen([sys.executable, str(ENDPOINT), *(certificate or [])], stdout=subprocess.PIPE)
+        stack.callback(processes.stop, endpoint)
+        assert endpoint.stdout is not None
+        scheme = "https" if certificate else "http"
+        url = f"{scheme}://localhost:{int(endpoint.stdout.readline())}"
+        cloud = stack.enter_context(fake_cloud.FakeCloud().serving())
+        cloud.endpoint = url
+        environ = commands.environment(folder, cloud.url)
+        commands.write_state(Path(environ["AGENT_SANDBOX_STATE"]), url)
+        both = {}
+        for side in SIDES:
+            one = Forwarder(side, environment=places[side], environ=environ, is_tls=certificate is not None)
+            stack.callback(processes.stop, one.process)
+            one.get("/bytes/10")
+            both[side] = one
+        yield both
+
+
+def _make_certificate(folder: Path) -> list[str]:
+    """A certificate that nobody trusts, and its key."""
+    certificate, key = str(folder / "certificate.pem"), str(folder / "key.pem")
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    making = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
+    subprocess.run([*making, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    return [certificate, key]
+
+
+def _measure_large(both: dict[str, Forwarder], *, name: str, goal: float, rounds: int) -> Iterator[Figure]:
+    milliseconds: dict[str, list[float]] = {side: [] for side in SIDES}
+    peaks: dict[str, list[float]] = {side: [] for side in SIDES}
+    for _ in range(rounds):
+        for side in SIDES:
+            one = both[side]
+            processes.reset_peak(one.process.pid)
+            start = time.perf_counter()
+            if one.get(f"/bytes/{LARGE_BYTES}") < LARGE_BYTES:
+                raise SystemExit(f"{side}: the answer is not whole")
+            milliseconds[side].append((time.perf_counter() - start) * 1e3)
+            peaks[side].append(processes.peak_mib(one.process.pid))
+    yield Figure(f"forward: 200 MB GET, {name}", "ms", milliseconds["ours"], milliseconds["theirs"], goal)
+    yield Figure(f"forward: 200 MB GET, {name}, peak RSS", "MiB", peaks["ours"], peaks["theirs"], 0.05)
+
+
+def _measure_small(both: dict[str, Forwarder], *, rounds: int) -> Iterator[Figure]:
+    """Theirs takes a delayed acknowledgement each time: a few of them tell as much."""
+    medians: dict[str, list[float]] = {side: [] for side in SIDES}
+    request = HEAD % (b"/bytes/100", b"keep-alive")
+    for _ in range(rounds):
+        for side in SIDES:
+            total = SMALL_GETS if side == "ours" else SMALL_GETS // 10
+            medians[side].append(load.Loop(both[side].address, request, total, 1).run())
+    yield Figure("forward: kept-alive GET, p50", "ms", medians["ours"], goal=1)
+    yield Figure("forward: kept-alive GET beside theirs", "ms", medians["ours"], medians["theirs"])
+
+
+def _measure_new_clients(both: dict[str, Forwarder], *, rounds: int) -> Iterator[Figure]:
+    medians: dict[str, list[float]] = {side: [] for side in SIDES}
+    failed: dict[str, list[float]] = {side: [] for side in SIDES}
+    for _ in range(min(rounds, 3)):  # ten seconds each at theirs
+        for side in SIDES:
+            times, failures = _meet_all_at_once(both[side])
+            medians[side].append(statistics.median(times))
+            failed[side].append(failures)
+    yield Figure("forward: 64 new clients, p50", "ms", medians["ours"], medians["theirs"], 0.02)
+    yield Figure("forward: 64 new clients, failed", "", failed["ours"], goal=0)
+
+
+def _meet_all_at_once(forwarder: Forwarder) -> tuple[list[float], int]:
+    """What each of many clients waits for its first answer, and how many got none."""
+    times: list[float] = []
+    failures: list[OSError] = []
+    gate = threading.Barrier(NEW_CLIENTS)
+
+    def one() -> None:
+        gate.wait()
+        start = time.perf_counter()
+        try:
+            if not forwarder.get("/bytes/100"):
+                raise ConnectionError("no answer")
+        except OSError as error:
+            failures.append(error)
+        times.append((time.perf_counter() - start) * 1e3)
+
+    threads = [threading.Thread(target=one) for _ in range(NEW_CLIENTS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return times, len(failures)
+
+
+def _measure_new_connections(both: dict[str, Forwarder], *, name: str, goal: float, rounds: int) -> Figure:
+    medians: dict[str, list[float]] = {side: [] for side in SIDES}
+    for _ in range(rounds):
+        for side in SIDES:
+            times = []
+            for _ in range(NEW_TLS_CONNECTIONS):
+                start = time.perf_counter()
+                both[side].get("/bytes/100")
+                times.append((time.perf_counter() - start) * 1e3)
+            medians[side].append(statistics.median(times))
+    return Figure(f"forward: {name}", "ms", medians["ours"], medians["theirs"], goal)
+
+
+def _measure_events(forwarder: Forwarder, *, rounds: int) -> Figure:
+    """Theirs hands all events on at the end of the answer: there is nothing to compare."""
+    waits = []
+    for _ in range(rounds):
+        with forwarder.dial() as sock:
+            sock.sendall(HEAD % (b"/events", b"close"))
+            received = b""
+            while b"\n\n" not in received.partition(b"data: ")[2]:
+                data = sock.recv(65536)
+                if not data:
+                    raise SystemExit("the events broke off")
+                received += data
+            now = time.monotonic_ns()
+        waits.append((now - int(received.partition(b"data: ")[2].split()[0])) / 1e6)
+    return Figure("forward: event to its reader", "ms", waits, goal=20)
+
+
+def _measure_idle_sockets(forwarder: Forwarder) -> Figure:
+    """Theirs ends a WebSocket that says nothing for ten seconds."""
+    with ExitStack() as stack:
+        for _ in range(IDLE_SOCKETS):
+            sock = stack.enter_context(forwarder.dial())
+            sock.sendall(UPGRADE)
+            if not sock.recv(4096).startswith(b"HTTP/1.1 101"):
+                raise SystemExit("a WebSocket was refused")
+        mib = processes.rss_mib(forwarder.process.pid)
+    return Figure("forward: 1,000 idle WebSockets, RSS", "MiB", [mib], goal=150)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _raise_limit_of_files() -> None:
+    """For both ends of all the WebSockets; the forwarder inherits it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
