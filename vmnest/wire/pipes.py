@@ -7,9 +7,11 @@ keeps both to itself: ``interest`` says what to poll for, ``has_pending`` what i
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import ssl
+import threading
 
 from . import buffers
 
@@ -36,8 +38,8 @@ class Pipe:
         self._reads_by_writing = False
         self._writes_by_reading = False
         self._has_said_goodbye = False
-        self._has_ended = False
         self._failure: OSError | None = None  # of a read that came after one that went well
+        self._exchanging = threading.Lock()  # held while another socket has the number of ours
 
     def fileno(self) -> int:
         """The socket's descriptor, for ``poll``."""
@@ -92,16 +94,14 @@ class Pipe:
             raise self._failure
         self._reads_by_writing = False
         try:
-            count = self.socket.recv_into(buffer)
+            return self.socket.recv_into(buffer)
         except (BlockingIOError, ssl.SSLWantReadError):
             return None
         except ssl.SSLWantWriteError:
             self._reads_by_writing = True
             return None
         except ssl.SSLZeroReturnError:  # the end, once we have ended ourselves
-            count = 0
-        self._has_ended = count == 0
-        return count
+            return 0
 
     def send(self, data: bytes | memoryview) -> int:
         """How many bytes of it were taken; 0 if none can be now. What is not taken has to be sent next."""
@@ -121,25 +121,49 @@ class Pipe:
             return 0
 
     def end_sending(self) -> bool:
-        """Tell the peer that nothing more comes, and go on receiving; False: receive first, and try again.
+        """Tell the peer that nothing more comes, and go on receiving. False: poll for writing first, and try again.
 
-        With TLS that is a close_notify and the end of the TCP stream. OpenSSL looks for the peer's own close_notify at
-        once, and if it finds data there instead, nothing can be received any more: so that is done in a lull only.
+        All that was to be sent must have been taken. With TLS it is a close_notify and the end of the TCP stream.
         """
         if self._is_tls and not self._has_said_goodbye:
-            if not self._has_ended and (self.has_pending or _is_readable(self.socket)):
+            if not _is_writable(self.socket):
                 return False
             self._has_said_goodbye = True
+            # Where nothing can be said any more, there is nobody to hear it.
             with contextlib.suppress(OSError):
-                self.socket.unwrap()  # type: ignore[attr-defined]
-        # Not the method of SSLSocket, which forgets about TLS. The peer may be gone: then there is nobody to tell.
+                self._say_goodbye()
+        # Not the method of SSLSocket, which forgets about TLS.
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.socket, socket.SHUT_WR)
         return True
 
+    def _say_goodbye(self) -> None:
+        """Send a close_notify, and nothing but that.
+
+        ``unwrap`` also looks for the peer's own, at once, and takes data that it finds there for an error, after which
+        nothing can be received any more. So what is decrypted is taken out before, and it is let look at a socket on
+        which nothing comes: OpenSSL knows its socket by the number only. What it sends there is passed on.
+        """
+        while pending := self.socket.pending():  # type: ignore[attr-defined]
+            self.ahead += self.socket.recv(pending)
+        inner, outer = socket.socketpair()
+        with inner, outer, self._exchanging:
+            inner.setblocking(False)
+            outer.setblocking(False)
+            number = self.socket.fileno()
+            kept = os.dup(number)
+            try:
+                os.dup2(inner.fileno(), number, inheritable=False)
+                with contextlib.suppress(ssl.SSLError):
+                    self.socket.unwrap()  # type: ignore[attr-defined]
+            finally:
+                os.dup2(kept, number, inheritable=False)
+                os.close(kept)
+            os.write(number, outer.recv(_RECEIVE_BYTES))
+
     def interrupt(self) -> None:
         """End the connection from another thread: whoever polls it wakes."""
-        with contextlib.suppress(OSError):
+        with self._exchanging, contextlib.suppress(OSError):
             socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -147,7 +171,7 @@ class Pipe:
         self.socket.close()
 
 
-def _is_readable(sock: socket.socket) -> bool:
+def _is_writable(sock: socket.socket) -> bool:
     poller = select.poll()
-    poller.register(sock, select.POLLIN)
+    poller.register(sock, select.POLLOUT)
     return bool(poller.poll(0))

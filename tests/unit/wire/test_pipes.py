@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import ssl
@@ -154,17 +155,58 @@ def receive_or_nothing(pipe: Pipe) -> None:
     assert pipe.receive() in (None, b"")
 
 
-def test_with_tls_one_does_not_end_while_something_waits_to_be_received(authority: Authority) -> None:
-    left, right = (Pipe(each) for each in secured(*tcp_pair(), authority, VERSIONS["1.3"]))
-    right.send(b"unread")
+@pytest.mark.parametrize("version", VERSIONS.values(), ids=VERSIONS)
+def test_with_tls_one_ends_while_much_still_comes_and_hears_all_of_it(
+    authority: Authority, version: ssl.TLSVersion
+) -> None:
+    left, right = (Pipe(each) for each in secured(*tcp_pair(), authority, version))
+    data = bytes(range(256)) * 200
+    assert right.send(data) == len(data)
     wait(left, reading=True)
-    assert not left.end_sending()
-    assert receive(left) == b"unread"
-    while not left.end_sending():
-        receive_or_nothing(left)
+    got = left.receive(1000) or b""  # in the middle of a record: the rest of it is decrypted, more waits encrypted
+    assert left.end_sending()
     assert receive(right) == b""
+    while not right.end_sending():
+        wait(right, writing=True)
+    assert got + read_all(left) == data
     for each in (left, right):
         each.close()
+
+
+def test_with_tls_one_does_not_end_before_the_peer_has_room_to_hear_of_it(authority: Authority) -> None:
+    left, right = (Pipe(each) for each in secured(*tcp_pair(), authority, VERSIONS["1.3"]))
+    block = bytes(16384)
+    while left.send(block):
+        pass
+    assert not left.end_sending()
+    while not left.send(block):  # the last record is in the making: TLS wants it again
+        right.receive()
+    while not left.end_sending():
+        right.receive()
+    assert set(read_all(right)) <= {0}
+    for each in (left, right):
+        each.close()
+
+
+def test_the_peer_is_told_by_a_close_notify(authority: Authority) -> None:
+    left, right = secured(*tcp_pair(), authority, VERSIONS["1.3"])
+    right.suppress_ragged_eofs = False  # or the end of the TCP stream would look the same
+    near, far = Pipe(left), Pipe(right)
+    assert near.end_sending()
+    assert receive(far) == b""
+    for each in (near, far):
+        each.close()
+
+
+def test_the_descriptors_are_as_many_afterwards_as_before(authority: Authority) -> None:
+    left, right = secured(*tcp_pair(), authority, VERSIONS["1.3"])
+    near = Pipe(left)
+    before = set(os.listdir("/proc/self/fd"))
+    assert near.end_sending()
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert not os.get_inheritable(left.fileno())
+    near.close()
+    right.close()
 
 
 def test_the_end_of_a_peer_that_is_gone_is_no_error(pair: Pair) -> None:
