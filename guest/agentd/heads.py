@@ -18,6 +18,7 @@ _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(rb"[\x21-\x7e\x80-\xff]+")
 _VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 _VERSION = re.compile(rb"HTTP/([0-9])\.([0-9])")
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9][0-9])(?: [\t\x20-\x7e\x80-\xff]*)?")
 _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
@@ -34,15 +35,19 @@ class HeadError(ValueError):
 
 
 class Head:
-    """A parsed request head. Header names are in lower case; values keep their order."""
+    """A parsed request head. Header names are in lower case; values keep their order.
 
-    __slots__ = ("chunked", "headers", "length", "method", "target", "version")
+    ``fields`` has them as they came: order, case and repetitions.
+    """
+
+    __slots__ = ("chunked", "fields", "headers", "length", "method", "target", "version")
 
     def __init__(self, method: str, target: str, *, version: tuple[int, int], headers: dict[str, list[str]]) -> None:
         self.method = method
         self.target = target
         self.version = version
         self.headers = headers
+        self.fields: list[tuple[str, str]] = []
         self.length, self.chunked = parse_framing(headers)
 
     def value(self, name: str) -> str:
@@ -75,10 +80,15 @@ class Head:
     @property
     def keeps_alive(self) -> bool:
         """Whether the client wants the connection to outlive this exchange."""
-        wishes = {word.strip().lower() for value in self.headers.get("connection", ()) for word in value.split(",")}
+        wishes = connection_options(self.headers)
         if self.version >= (1, 1):
             return "close" not in wishes
         return "keep-alive" in wishes and "close" not in wishes
+
+    @property
+    def asks_upgrade(self) -> bool:
+        """Whether the client wants to speak another protocol."""
+        return "upgrade" in connection_options(self.headers) and "upgrade" in self.headers
 
     @property
     def expects_continue(self) -> bool:
@@ -100,14 +110,73 @@ def parse(lines: Sequence[bytes]) -> Head:
         raise HeadError("malformed request line")
     if version[1] != b"1":
         raise HeadError("this HTTP version is not served", status=505)
-    headers: dict[str, list[str]] = {}
-    for line in lines[1:]:
+    fields = parse_fields(lines[1:])
+    head = Head(
+        words[0].decode("ascii"), words[1].decode("latin-1"), version=(1, int(version[2])), headers=_by_name(fields)
+    )
+    head.fields = fields
+    return head
+
+
+class ResponseHead:
+    """The parsed head of an answer. ``lines`` has it as it came."""
+
+    __slots__ = ("headers", "lines", "status", "version")
+
+    def __init__(
+        self, status: int, *, version: tuple[int, int], headers: dict[str, list[str]], lines: list[bytes]
+    ) -> None:
+        self.status = status
+        self.version = version
+        self.headers = headers
+        self.lines = lines
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether the server lets the connection outlive this exchange."""
+        options = connection_options(self.headers)
+        return "close" not in options and (self.version >= (1, 1) or "keep-alive" in options)
+
+
+def parse_response(lines: list[bytes]) -> ResponseHead:
+    """The head of an answer that these lines hold.
+
+    Raises:
+        HeadError: the head is malformed or of another HTTP version.
+    """
+    found = _STATUS_LINE.fullmatch(lines[0])
+    if found is None:
+        raise HeadError("malformed status line")
+    headers = _by_name(parse_fields(lines[1:]))
+    return ResponseHead(int(found[2]), version=(1, int(found[1])), headers=headers, lines=lines)
+
+
+def parse_fields(lines: Sequence[bytes]) -> list[tuple[str, str]]:
+    """The fields in these lines, in their order.
+
+    Raises:
+        HeadError: one is malformed.
+    """
+    fields = []
+    for line in lines:
         name, colon, value = line.partition(b":")
         # A name with a space before the colon, or a folded line, fails the token here.
         if not colon or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
             raise HeadError("malformed header line")
-        headers.setdefault(name.decode("ascii").lower(), []).append(value.strip(b" \t").decode("latin-1"))
-    return Head(words[0].decode("ascii"), words[1].decode("latin-1"), version=(1, int(version[2])), headers=headers)
+        fields.append((name.decode("ascii"), value.strip(b" \t").decode("latin-1")))
+    return fields
+
+
+def _by_name(fields: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    headers: dict[str, list[str]] = {}
+    for name, value in fields:
+        headers.setdefault(name.lower(), []).append(value)
+    return headers
+
+
+def connection_options(headers: dict[str, list[str]]) -> set[str]:
+    """What ``Connection`` lists, in lower case."""
+    return {word.strip().lower() for value in headers.get("connection", ()) for word in value.split(",")}
 
 
 def parse_framing(headers: dict[str, list[str]]) -> tuple[int, bool]:

@@ -44,7 +44,7 @@ def main() -> int:
 
 def _serve(settings: Config) -> int:
     # Loaded after the fork of process 1, so that it stays small.
-    from . import __version__, hooks, identity, journal, routes, server, state
+    from . import __version__, hooks, identity, journal, relay, routes, server, state
 
     agent_state = state.State()
     api = routes.Table(_build_routes(settings, agent_state))
@@ -62,6 +62,7 @@ def _serve(settings: Config) -> int:
     except OSError as error:
         journal.report(f"cannot listen on {place}: {server.explain_bind(error)}")
         return _EXIT_FAILED
+    agent.relay = relay.Relay(refused=(agent.server_port, hook.server_port))
     waker = _catch_signals()
     _start(agent, name="agentd-api", waker=waker[1])
     _start(hook, name="agentd-hooks", waker=waker[1])

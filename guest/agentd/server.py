@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 
-from . import __version__, answers, heads, journal, lean, wire
+from . import __version__, answers, heads, journal, lean, relay, wire
 from .bodies import Body
 from .errors import PeerGoneError, RequestError, is_exhaustion
 
@@ -56,7 +56,9 @@ class Request:
 
 
 class Listener(lean.server.HTTPServer):
-    """Listens on one address and lets ``respond`` answer. ``server_port`` is the true port when 0 was asked for.
+    """Listens on one address and lets ``respond`` answer, or ``relay``, if there is one, pass on what asks for that.
+
+    ``server_port`` is the true port when 0 was asked for.
 
     Raises:
         OSError: the address cannot be bound.
@@ -66,6 +68,7 @@ class Listener(lean.server.HTTPServer):
 
     def __init__(self, address: tuple[str, int], respond: Callable[[Request], answers.Answer]) -> None:
         self.respond = respond
+        self.relay: relay.Relay | None = None
         self._lock = threading.Lock()
         self._open = 0  # connections; guarded by the lock, as is _free
         self._free = 0  # threads that no connection is promised to
@@ -170,6 +173,7 @@ class Connection(lean.server.BaseHTTPRequestHandler):
     timeout = wire.CONNECTION_IDLE_SECONDS
     disable_nagle_algorithm = True
     wbufsize = _WRITE_BUFFER_BYTES
+    _line: relay.Line | None = None  # what relays this connection's requests
 
     def handle(self) -> None:
         """Serve requests until the connection is to be closed. A client that goes away is no error."""
@@ -185,6 +189,8 @@ class Connection(lean.server.BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             self.wfile.close()
         self.rfile.close()
+        if self._line is not None:
+            self._line.close()
 
     def handle_one_request(self) -> None:
         """Read one request and answer it."""
@@ -197,6 +203,9 @@ class Connection(lean.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         self.close_connection = not head.keeps_alive
+        if wire.RELAY_PORT_HEADER in head.headers and self.server.relay is not None:
+            self._relay(head, self.server.relay)
+            return
         body = Body(self.rfile, head, invite=self._invite)
         try:
             answer = self._respond(Request(head, body=body, connection=self.connection))
@@ -208,6 +217,23 @@ class Connection(lean.server.BaseHTTPRequestHandler):
             self.close_connection = True
             self._send(answer, head=head)
             self._linger()
+
+    def _relay(self, head: heads.Head, passing: relay.Relay) -> None:
+        """Let a server answer the request."""
+        if self._line is None:
+            self._line = relay.Line(passing, self.connection)
+        self.connection.settimeout(0)
+        try:
+            # What was read ahead of a body; without one, it is the next request.
+            ahead = self.rfile.read1(_PIECE_BYTES) if head.length or head.chunked else b""
+            self.close_connection = not self._line.carry(head, ahead=ahead or b"")
+        except RequestError as error:
+            self.connection.settimeout(self.timeout)
+            self.close_connection = True
+            self._send(relay.build_error(error), head=head)
+            self._linger()
+        finally:
+            self.connection.settimeout(self.timeout)
 
     def version_string(self) -> str:
         """The Server header."""

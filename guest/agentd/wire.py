@@ -36,7 +36,7 @@ FEATURE_RELAY = "relay"
 # What this agent has beyond the base contract, announced in /healthz.
 FEATURES: tuple[str, ...] = (
     *(FEATURE_EXEC_ID, FEATURE_PROCESSES, FEATURE_PTY),
-    *(FEATURE_FILES, FEATURE_TREE, FEATURE_FS, FEATURE_STATS),
+    *(FEATURE_FILES, FEATURE_TREE, FEATURE_FS, FEATURE_STATS, FEATURE_RELAY),
 )
 
 # Error codes: member "code" beside "detail" in an error's body.
@@ -72,7 +72,7 @@ FILE_CHANGED = "file_changed"  # it is not the file any more of which a part was
 UNSAFE_PATH = "unsafe_path"  # a member of an archive would end up outside of its folder
 
 DEFAULT_WORKDIR = "/work"
-MAX_HEAD_BYTES = 65536
+MAX_HEAD_BYTES = 98304
 MAX_JSON_BODY_BYTES = 64 * 1024 * 1024
 MEMORY_OUTPUT_BYTES = 1024 * 1024  # output kept in memory per stream; beyond it goes to an unlinked file
 # Output kept of one stream. A command that never stops writing must not fill the disk: that ends a local MicroVM.
