@@ -2,31 +2,36 @@
 
 Bodies are never touched. Of a head, three things are: the fields about a connection rather than what travels through it
 (RFC 9110 section 7.6.1), the fields that steer the platform and the relay, and the names that the client and the server
-have for each other: ``Host`` and ``Origin`` one way, ``Location`` and the domains of cookies the other.
+have for each other: ``Host`` one way, ``Location`` and the domains of cookies the other. (The relay sees to ``Host``
+and ``Origin`` as the server gets them.)
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from .._guest.agentd import wire
 from ..wire import http1, names
 from . import hosts
 from .gate import HeaderPairs
 
-__all__ = ["Context", "interim_to_client", "normalize", "to_client", "to_upstream"]
+__all__ = ["Context", "interim_to_client", "normalize", "to_client", "to_upstream", "upgrades"]
 
 _CONNECTION_FIELDS = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade"})
 _STEERING_FIELDS = frozenset({wire.RELAY_PORT_HEADER, wire.RELAY_HEADER})
-_FORWARDED_FIELDS = frozenset({"x-forwarded-host", "x-forwarded-proto", "x-forwarded-for"})
+_FRAMING_FIELDS = frozenset({"content-length", "transfer-encoding"})
+_DROPPED_ONE_WAY = _CONNECTION_FIELDS | _STEERING_FIELDS | {"host"}
+_DROPPED_TO_RELAY = _DROPPED_ONE_WAY | {"x-forwarded-host", "x-forwarded-proto", "x-forwarded-for"}
+_DROPPED_OTHER_WAY = _CONNECTION_FIELDS | _STEERING_FIELDS
+_DROPPED_OF_INTERIM = _DROPPED_OTHER_WAY | _FRAMING_FIELDS
+_DROPPED_OF_SWITCH = _STEERING_FIELDS | _FRAMING_FIELDS
 _SUBPROTOCOL = "sec-websocket-protocol"
 _LOCATIONS = frozenset({"location", "content-location"})
-_OWN_ADDRESSES = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})  # noqa: S104 - what servers call themselves
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+_OWN_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})  # noqa: S104 - what servers call themselves
 _DOMAIN = re.compile(r";[ \t]*domain[ \t]*=[ \t]*\"?\.?([^;\"]*)\"?[ \t]*(?=;|$)", re.IGNORECASE)
+_NO_CONTENT = 204
 
 
 class Context(NamedTuple):
@@ -47,24 +52,46 @@ class Context(NamedTuple):
     client_address: str
 
 
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
 def normalize(request: http1.Request) -> http1.Request:
     """The request with its target in origin form (RFC 9112 section 3.2), if the client took us for a proxy.
 
     Raises:
         http1.MessageError: the target or the Host cannot be served.
     """
-    hosts_named = len(http1.values(request.fields, "host"))
-    if hosts_named > 1 or (hosts_named == 0 and request.minor >= 1):
-        raise http1.MessageError("more than one Host" if hosts_named else "no Host")
+    named = len(http1.values(request.fields, "host"))
+    if named > 1 or (named == 0 and request.minor >= 1):
+        raise http1.MessageError("more than one Host" if named else "no Host")
     if request.target.startswith("/") or (request.target == "*" and request.method == "OPTIONS"):
         return request
     scheme, _, rest = request.target.partition("://")
     if request.method == "CONNECT" or scheme.lower() != "http":
         raise http1.MessageError("the request's target is not a path: this is no proxy")
-    cut = next((at for at, character in enumerate(rest) if character in "/?#"), len(rest))
-    target = rest[cut:] if rest[cut : cut + 1] == "/" else f"/{rest[cut:]}"
+    cut = _end_of_authority(rest)
+    target = rest[cut:]
+    if not target:
+        target = "*" if request.method == "OPTIONS" else "/"
+    elif target[0] != "/":
+        target = f"/{target}"
     fields = [("Host", rest[:cut]), *http1.without(request.fields, {"host"})]
     return http1.Request(request.method, target, fields, request.minor)
+
+
+def _end_of_authority(text: str) -> int:
+    return next((at for at, character in enumerate(text) if character in "/?#"), len(text))
+
+
+def upgrades(request: http1.Request) -> list[str]:
+    """The protocols that the client would rather speak, as far as they are passed on.
+
+    HTTP/2 is not: it is obsolete in this form (RFC 9113 section 3.1), nobody needs it to go on, and the platform's
+    proxy refuses requests that offer it, as those of curl --http2 and of Java do.
+    """
+    if request.minor < 1 or not http1.asks_upgrade(request):
+        return []
+    return [name for name in http1.elements(request.fields, "upgrade") if name.lower() not in {"h2c", "h2"}]
 
 
 def to_upstream(
@@ -72,23 +99,23 @@ def to_upstream(
 ) -> http1.Request:
     """The request as it goes to the endpoint."""
     relays = context.agent_port is not None
-    dropped = _CONNECTION_FIELDS | _STEERING_FIELDS | {"host"} | _named_by_connection(request)
-    if relays:
-        dropped |= _FORWARDED_FIELDS
-    host = http1.first(request.fields, "host")
+    dropped: Collection[str] = _DROPPED_TO_RELAY if relays else _DROPPED_ONE_WAY
+    dropped = _with_named_by_connection(request, dropped)
+    if request.minor < 1:
+        dropped = {*dropped, "expect"}  # RFC 9110 section 10.1.1: it would not know what a 100 is
     fields = [("Host", context.authority), *_kept(request.fields, dropped)]
-    if http1.asks_upgrade(request):
-        fields += [("Connection", "Upgrade"), ("Upgrade", http1.first(request.fields, "upgrade") or "")]
-        fields = _without_platform_protocols(fields)
+    protocols = upgrades(request)
+    if protocols:
+        fields = [*_without_platforms(fields), ("Connection", "Upgrade"), ("Upgrade", ", ".join(protocols))]
     if relays:
-        fields += _forwarded(request, host=host, client_address=context.client_address)
+        fields += _forwarded(request, context.client_address)
         fields.append((wire.RELAY_PORT_HEADER, str(context.remote)))
     fields += token
     fields.append((names.PROXY_PORT_HEADER, str(context.agent_port or context.remote)))
     return http1.Request(request.method, request.target, http1.framed_fields(fields, framing), minor=1)
 
 
-def _kept(fields: http1.Fields, dropped: frozenset[str] | set[str]) -> list[http1.Field]:
+def _kept(fields: http1.Fields, dropped: Collection[str]) -> list[http1.Field]:
     return [
         field
         for field in fields
@@ -96,25 +123,29 @@ def _kept(fields: http1.Fields, dropped: frozenset[str] | set[str]) -> list[http
     ]
 
 
-def _named_by_connection(head: http1.Request | http1.Response) -> frozenset[str]:
-    return frozenset(option.lower() for option in http1.elements(head.fields, "connection"))
+def _with_named_by_connection(head: http1.Request | http1.Response, dropped: Collection[str]) -> Collection[str]:
+    options = http1.elements(head.fields, "connection")
+    return {*dropped, *(option.lower() for option in options)} if options else dropped
 
 
-def _without_platform_protocols(fields: list[http1.Field]) -> list[http1.Field]:
+def _without_platforms(fields: list[http1.Field]) -> list[http1.Field]:
     """The platform takes some subprotocols for its own: a client's must not steer it."""
-    if names.SUBPROTOCOL_MARKER not in " ".join(http1.values(fields, _SUBPROTOCOL)):
+    offered = http1.elements(fields, _SUBPROTOCOL)
+    others = [name for name in offered if not _is_platforms(name)]
+    if len(others) == len(offered):
         return fields
-    offered = [name for name in http1.elements(fields, _SUBPROTOCOL) if not _is_platforms(name)]
     kept = http1.without(fields, {_SUBPROTOCOL})
-    return [*kept, ("Sec-WebSocket-Protocol", ", ".join(offered))] if offered else kept
+    return [*kept, ("Sec-WebSocket-Protocol", ", ".join(others))] if others else kept
 
 
 def _is_platforms(protocol: str) -> bool:
-    return protocol == names.SUBPROTOCOL_MARKER or protocol.startswith(f"{names.SUBPROTOCOL_MARKER}.")
+    name = protocol.lower()
+    return name == names.SUBPROTOCOL_MARKER or name.startswith(f"{names.SUBPROTOCOL_MARKER}.")
 
 
-def _forwarded(request: http1.Request, *, host: str | None, client_address: str) -> list[http1.Field]:
-    passed = [*http1.values(request.fields, "x-forwarded-for"), client_address]
+def _forwarded(request: http1.Request, client_address: str) -> list[http1.Field]:
+    host = http1.first(request.fields, "host")
+    passed = [*http1.elements(request.fields, "x-forwarded-for"), client_address]
     told = [] if host is None else [("X-Forwarded-Host", host)]
     return [*told, ("X-Forwarded-Proto", "http"), ("X-Forwarded-For", ", ".join(passed))]
 
@@ -124,8 +155,7 @@ def _forwarded(request: http1.Request, *, host: str | None, client_address: str)
 
 def interim_to_client(response: http1.Response) -> http1.Response:
     """An interim answer (1xx but 101) as the client gets it."""
-    dropped = _CONNECTION_FIELDS | _STEERING_FIELDS | {"content-length", "transfer-encoding"}
-    return http1.Response(response.status, response.reason, _kept(response.fields, dropped))
+    return http1.Response(response.status, response.reason, _kept(response.fields, _DROPPED_OF_INTERIM))
 
 
 def to_client(
@@ -148,18 +178,17 @@ def to_client(
         keep: Whether the client may send another request.
     """
     switches = response.status == http1.SWITCHING_PROTOCOLS
-    dropped = set(_STEERING_FIELDS)
-    if not switches:
-        dropped |= _CONNECTION_FIELDS | _named_by_connection(response)
-    if response.status == 204 or switches:  # they have no body, whatever they say; a client might wait for one
-        dropped |= {"content-length", "transfer-encoding"}
-    host = http1.first(request.fields, "host")
-    fields = [_mapped(field, host=host, context=context) for field in _kept(response.fields, dropped)]
     if switches:
-        fields = _without_marker(fields, request)
+        fields = _kept(response.fields, _DROPPED_OF_SWITCH)
+    else:
+        fields = _kept(response.fields, _with_named_by_connection(response, _DROPPED_OTHER_WAY))
+    fields = [_mapped(field, request, context) for field in fields]
+    if switches:
+        fields = _without_platforms(fields)
     elif framing.kind != http1.NONE:
-        # An answer without a body (HEAD, 304) tells the length of the one it stands for: that is left as it is.
         fields = http1.framed_fields(fields, out)
+    else:
+        fields = _without_body(fields, response, request)
     if not keep and not switches:
         fields.append(("Connection", "close"))
     elif keep and request.minor == 0:
@@ -167,58 +196,64 @@ def to_client(
     return http1.Response(response.status, response.reason, fields)
 
 
-def _without_marker(fields: list[http1.Field], request: http1.Request) -> list[http1.Field]:
-    """Where the server selects no subprotocol the platform may name its own, which the client has not offered."""
-    return [field for field in fields if field[0].lower() != _SUBPROTOCOL or not _is_platforms(field[1].strip())]
+def _without_body(fields: list[http1.Field], response: http1.Response, request: http1.Request) -> list[http1.Field]:
+    """The fields of an answer that has no body: they may tell of the one that it stands for (HEAD, 304).
+
+    But some clients wait for a body that a 204 speaks of, and one of HTTP/1.0 knows no codings.
+    """
+    if response.status == _NO_CONTENT:
+        return http1.without(fields, _FRAMING_FIELDS)
+    return http1.without(fields, {"transfer-encoding"}) if request.minor == 0 else fields
 
 
-def _mapped(field: http1.Field, *, host: str | None, context: Context) -> http1.Field:
+def _mapped(field: http1.Field, request: http1.Request, context: Context) -> http1.Field:
     name = field[0].lower()
     if name in _LOCATIONS:
-        return field[0], _map_location(field[1], host=host, context=context)
+        return field[0], _map_location(field[1], host=http1.first(request.fields, "host") or "", context=context)
     if name == "set-cookie":
         return field[0], _map_cookie(field[1], context=context)
     return field
 
 
-def _map_location(location: str, *, host: str | None, context: Context) -> str:
+def _map_location(location: str, *, host: str, context: Context) -> str:
     """A URL of the server's own in the client's words; any other as it is."""
-    scheme, separator, _ = location.partition("://")
-    if not separator or scheme.lower() not in _DEFAULT_PORTS:
+    scheme, separator, rest = location.partition("://")
+    default = hosts.DEFAULT_PORTS.get(scheme.lower())
+    cut = _end_of_authority(rest)
+    place = hosts.parse(rest[:cut])
+    if not separator or default is None or place is None:
         return location
-    start = len(scheme) + len(separator)
-    end = next((at for at in range(start, len(location)) if location[at] in "/?#"), len(location))
-    local = _local_port(location[start:end], scheme=scheme.lower(), context=context)
+    client = hosts.parse(host)
+    if context.agent_port is not None and place == client:
+        return location  # the server goes by X-Forwarded-Host
+    remote = _port_of(hosts.Place(place.name, place.port or default), context)
+    local = context.locals.get(remote) if remote is not None else None
     if local is None:
         return location
-    name = (hosts.name_of(host) if host else None) or "localhost"
-    authority = name if local == _DEFAULT_PORTS["http"] else f"{name}:{local}"
-    return f"http://{authority}{location[end:]}"
+    if remote == context.remote and client is not None and client.port:
+        local = client.port  # which is another one behind a tunnel of the user's
+    name = "localhost" if client is None else client.name
+    authority = name if local == hosts.DEFAULT_PORTS["http"] else f"{name}:{local}"
+    return f"http://{authority}{rest[cut:]}"
 
 
-def _local_port(authority: str, *, scheme: str, context: Context) -> int | None:
-    """The port of this machine that leads to where ``authority`` is for the server."""
-    name = hosts.name_of(authority)
-    if name is None:
-        return None
-    if authority.lower() == context.authority.lower() or (
-        name == hosts.name_of(context.authority) and scheme == "https"
-    ):
-        return context.locals.get(context.remote)
-    try:
-        port = urlsplit(f"//{authority}").port
-    except ValueError:
-        return None
-    return context.locals.get(port or _DEFAULT_PORTS[scheme]) if name in _OWN_ADDRESSES else None
+def _port_of(place: hosts.Place, context: Context) -> int | None:
+    """The port in the sandbox that this is for the server."""
+    endpoint = hosts.parse(context.authority)
+    if endpoint is not None and place.name == endpoint.name:
+        ports = {endpoint.port} if endpoint.port else set(hosts.DEFAULT_PORTS.values())
+        if place.port in ports:
+            return context.remote
+    return place.port if place.name in _OWN_NAMES else None
 
 
 def _map_cookie(cookie: str, *, context: Context) -> str:
     """A cookie for the server's own domain becomes one for whatever the client calls it."""
-    endpoint = hosts.name_of(context.authority) or ""
+    endpoint = hosts.parse(context.authority)
 
     def drop(found: re.Match[str]) -> str:
         domain = found[1].strip().lower()
-        is_own = domain in {"", "localhost", endpoint} or endpoint.endswith(f".{domain}")
-        return "" if is_own else found[0]
+        is_endpoints = endpoint is not None and f".{endpoint.name}".endswith(f".{domain}")
+        return "" if domain in {"", "localhost"} or is_endpoints else found[0]
 
     return _DOMAIN.sub(drop, cookie)

@@ -64,16 +64,22 @@ def plan(specs: Iterable[str | int], *, local_port: int | None = None, hook_port
 
     Args:
         specs: See ``parse_route``.
-        local_port: The local port of the one route that there is; 0: any that is free.
+        local_port: The local port of the one route that there is and that names none; 0: any that is free.
         hook_port: The port that the platform has for itself; it is never forwarded.
 
     Raises:
         errors.UsageError: they cannot be forwarded together.
     """
-    routes = [route for spec in specs for route in parse_route(spec)]
+    named = list(specs)
+    routes = [route for spec in named for route in parse_route(spec)]
     if not routes:
         raise errors.UsageError("no port to forward", hint="Name the port in the sandbox: -r 8000")
     if local_port is not None:
+        double = next((str(spec) for spec in named if ":" in str(spec)), None)
+        if double is not None:
+            raise errors.UsageError(
+                f"{double!r} names its local port, and {local_port} is named beside it", hint="Name one of them."
+            )
         routes = [_with_local(routes, local_port)]
     _check(routes, hook_port=hook_port)
     return routes
