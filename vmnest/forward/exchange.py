@@ -328,16 +328,24 @@ class Exchange:
         out = self._out_framing(framing)
         keep = http1.keeps_alive(self._request) and out.kind != http1.UNTIL_CLOSE and upload.is_done
         head = heads.to_client(response, self._request, framing=framing, out=out, context=self._context, keep=keep)
-        download = Flow(upstream, self._client, framing, out=out, lead=http1.serialize_response(head))
+        is_reusable = framing.kind != http1.UNTIL_CLOSE and http1.keeps_alive(response)
+
+        def settle() -> None:
+            """All of the answer is here: the next request may have the connection before the client has got it."""
+            if is_reusable and upload.is_done and self._upstream is not None:
+                self._upstream = None
+                self._shared.upstreams.give_back(upstream)
+
+        lead = http1.serialize_response(head)
+        download = Flow(upstream, self._client, framing, out=out, lead=lead, on_read=settle)
+        if download.is_read:
+            settle()
         while not download.is_done:
             moved = download.advance()
             self._advance_upload()
             if not moved and not download.is_done:
                 self._wait(download)
-        is_reusable = upload.is_done and framing.kind != http1.UNTIL_CLOSE and http1.keeps_alive(response)
-        if is_reusable:
-            self._upstream = None
-            self._shared.upstreams.give_back(upstream)
+        settle()
         if not keep:
             linger(self._client)
         return keep
@@ -379,19 +387,20 @@ class Exchange:
     def _wait(self, download: Flow | None) -> None:
         """Sleep until one of the ways can go on. None: the head of the answer is awaited."""
         upstream, upload = self._upstream, self._upload
-        assert upstream is not None
         assert upload is not None
         uploads = not self._upload_is_over
         reads_answer = download is None or download.wants_to_read
         watches = upload.is_read and not self._client_has_ended and len(self._client.ahead) < _MAX_AHEAD_BYTES
         reads_client = (uploads and upload.wants_to_read) or watches
-        is_ready = (reads_answer and upstream.has_pending) or (
-            uploads and upload.wants_to_read and self._client.has_pending
-        )
-        if is_ready:
+        if uploads and upload.wants_to_read and self._client.has_pending:
             return
         poller = select.poll()
-        poller.register(upstream, upstream.interest(reading=reads_answer, writing=uploads and upload.wants_to_write))
+        if upstream is not None:
+            if reads_answer and upstream.has_pending:
+                return
+            interest = upstream.interest(reading=reads_answer, writing=uploads and upload.wants_to_write)
+            if interest:  # a connection that was reset would be reported again and again
+                poller.register(upstream, interest)
         poller.register(
             self._client,
             self._client.interest(reading=reads_client, writing=download is not None and download.wants_to_write),

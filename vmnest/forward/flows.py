@@ -30,6 +30,8 @@ class BrokenError(Exception):
 class Flow:
     """Carries one body. ``lead`` goes before it, and ``edit`` may change what comes of a body that is not chunked.
 
+    ``on_read`` is called once all of a body was taken from its source, before its last bytes go on.
+
     Attributes:
         is_read: All of the body was taken from its source.
         has_taken: Something of it was.
@@ -44,6 +46,7 @@ class Flow:
         out: http1.Framing,
         lead: bytes = b"",
         edit: Callable[[memoryview], bytes | memoryview] | None = None,
+        on_read: Callable[[], None] | None = None,
     ) -> None:
         self._source = source
         self._sink = sink
@@ -52,6 +55,7 @@ class Flow:
         self._makes_chunks = out.kind == http1.CHUNKED
         self._decoder = bodies.BodyDecoder(framing) if framing.kind == http1.CHUNKED else None
         self._edit = edit
+        self._on_read = on_read
         self._buffer: memoryview | None = None
         self._pending: memoryview = memoryview(lead)
         self.is_read = framing.kind == http1.NONE or (framing.kind == http1.LENGTH and framing.length == 0)
@@ -94,6 +98,8 @@ class Flow:
             if self.is_read or not self._pull():
                 break
             moved = True
+            if self.is_read and self._on_read is not None:
+                self._on_read()
         return moved
 
     def _push(self) -> None:
