@@ -74,9 +74,8 @@ def note_problems(page: Page) -> list[str]:
 
 def open_vite(page: Page, forwarding: Forwarding) -> None:
     """Open the site, and wait until the page is connected to its server for changes."""
-    with page.expect_event("websocket") as opened:
+    with page.expect_console_message(lambda message: "[vite] connected" in message.text):
         page.goto(forwarding.url)
-    opened.value.wait_for_event("framereceived", predicate=lambda frame: "connected" in str(frame))
 
 
 # -- Vite --------------------------------------------------------------------------------------------------------------
