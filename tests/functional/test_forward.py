@@ -99,6 +99,13 @@ def test_an_answer_without_a_body_ends_with_its_head(forward: Forward, status: i
     assert client.get().get_all("content-length") == [line.partition(" ")[2] for line in lines]
 
 
+def test_no_content_says_so_if_the_server_did_and_nothing_else(forward_plain: Forward) -> None:
+    for length, said in (("0", ["0"]), ("7", [])):
+        head = f"HTTP/1.1 204 No Content\r\nContent-Length: {length}\r\n\r\n"
+        client = forward_plain(raw(head.encode(), closes=False)).client()
+        assert [client.get().get_all("content-length") for _ in range(2)] == [said] * 2
+
+
 def test_fields_of_an_answer_keep_their_order_case_and_repetitions(forward: Forward) -> None:
     lines = ["X-B: 1", "Set-Cookie: a=1; Path=/", "x-a: 2", "SET-COOKIE: b=2", "X-B: 3", "Cache-Control: no-store"]
     answer = forward(says(b"", *lines)).get()

@@ -103,10 +103,10 @@ def to_upstream(
     dropped = _with_named_by_connection(request, dropped)
     if request.minor < 1:
         dropped = {*dropped, "expect"}  # RFC 9110 section 10.1.1: it would not know what a 100 is
-    fields = [("Host", context.authority), *_kept(request.fields, dropped)]
+    fields = [("Host", context.authority), *_without_platforms(_kept(request.fields, dropped))]
     protocols = upgrades(request)
     if protocols:
-        fields = [*_without_platforms(fields), ("Connection", "Upgrade"), ("Upgrade", ", ".join(protocols))]
+        fields += [("Connection", "Upgrade"), ("Upgrade", ", ".join(protocols))]
     if relays:
         fields += _forwarded(request, context.client_address)
         fields.append((wire.RELAY_PORT_HEADER, str(context.remote)))
@@ -199,10 +199,12 @@ def to_client(
 def _without_body(fields: list[http1.Field], response: http1.Response, request: http1.Request) -> list[http1.Field]:
     """The fields of an answer that has no body: they may tell of the one that it stands for (HEAD, 304).
 
-    But some clients wait for a body that a 204 speaks of, and one of HTTP/1.0 knows no codings.
+    But some clients wait for a body that a 204 speaks of, while others know no 204 and need the length of 0 that many
+    a server tells with it; and one of HTTP/1.0 knows no codings.
     """
     if response.status == _NO_CONTENT:
-        return http1.without(fields, _FRAMING_FIELDS)
+        says_nothing = http1.values(fields, "content-length") == ["0"]
+        return http1.without(fields, {"transfer-encoding"} if says_nothing else _FRAMING_FIELDS)
     return http1.without(fields, {"transfer-encoding"}) if request.minor == 0 else fields
 
 
