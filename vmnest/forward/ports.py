@@ -34,7 +34,7 @@ def parse_route(spec: str | int) -> list[Route]:
     Raises:
         errors.UsageError: it is none of these.
     """
-    found = _SPEC.fullmatch(str(spec)) if not isinstance(spec, bool) else None
+    found = _SPEC.fullmatch(str(spec))
     if found is None:
         raise errors.UsageError(f"not a port to forward: {str(spec)!r}", hint=_FORMS)
     remotes = _range(found[1], found[2], spec)

@@ -313,7 +313,7 @@ class TestToClient:
 
     def test_the_switch_to_a_websocket_is_passed_on_as_it_is(self):
         lines = ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Accept: k", "Sec-WebSocket-Protocol: chat"]
-        response = client_of(*lines, "Content-Length: 0", "vmnest-relay: relayed", status=101)
+        response = client_of(*lines, "Content-Length: 0", "vmnest-relay: relayed", status=101, keep=False)
         assert [f"{name}: {value}" for name, value in response.fields] == lines
 
     @pytest.mark.parametrize("protocol", ["lambda-microvms", "Lambda-MicroVMs", "lambda-microvms.port.3000"])

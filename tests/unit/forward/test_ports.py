@@ -50,7 +50,9 @@ class TestParseRoute:
         assert "not a port to forward" in caught.value.message
         assert caught.value.hint is not None
 
-    @pytest.mark.parametrize("spec", [0, 65536, 70000, "0", "0:3000", "65536", "8000:65536", "3001-3000", "0-10"])
+    @pytest.mark.parametrize(
+        "spec", [0, 65536, 70000, "0", "0:3000", "65536", "8000:65536", "3001-3000", "0-10", "3000-3001:0-1"]
+    )
     def test_numbers_that_are_no_ports_are_refused(self, spec):
         with pytest.raises(errors.UsageError) as caught:
             ports.parse_route(spec)
