@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.support import forward_oracle as oracle
-from tests.support.forward import Forwarded, forwarding
+from tests.support.forward import Forwarded, forwarding, forwarding_by_relay
 from tests.support.forward_corpus import BROKEN, EITHER, PASSES, REFUSED, Case, odd_requests
 from tests.support.forward_endpoint import Call
 from tests.support.forward_oracle import Message, Node, Reading
@@ -27,14 +27,14 @@ def _tell(call: Call) -> None:
     call.answer(200, call.target.encode("latin-1"))
 
 
-def _relay(call: Call) -> None:
-    call.read()
-    call.answer(200, call.target.encode("latin-1"), "vmnest-relay: relayed")
-
-
 @pytest.fixture(scope="module", params=["direct", "relayed"])
-def forwarded(request: pytest.FixtureRequest) -> Iterator[Forwarded]:
-    with forwarding(apps={3000: _tell, 8080: _relay}, relays=request.param == "relayed") as one:
+def forwarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forwarded]:
+    """Straight to an application; or through the local cloud's proxy and the agent's relay, which read it all, too."""
+    if request.param == "direct":
+        opened = forwarding(_tell)
+    else:
+        opened = forwarding_by_relay(_tell, folder=tmp_path_factory.mktemp("agent"))
+    with opened as one:
         yield one
 
 

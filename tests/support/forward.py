@@ -9,19 +9,23 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import h11
 import pytest
 
+from tests.support import endpoints
+from tests.support.agent import running_agent
 from tests.support.authority import Authority
-from tests.support.forward_endpoint import App, Endpoint, open_endpoint
+from tests.support.forward_endpoint import App, Endpoint
+from vmnest.forward.forwarder import Forwarder
+from vmnest.forward.ports import Route
 from vmnest.wire import names
 
 if TYPE_CHECKING:
     from vmnest.deadline import Deadline
     from vmnest.errors import VmnestError
-    from vmnest.forward.forwarder import Forwarder
 
 AGENT_PORT = 8080
 APP_PORT = 3000
@@ -32,8 +36,21 @@ LARGEST_HEAD = 1 << 20
 # -- what the forwarder knows of the sandbox ---------------------------------------------------------------------------
 
 
+class Place(Protocol):
+    """An endpoint, real or scripted."""
+
+    @property
+    def authority(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def url(self) -> str: ...
+
+
 class FakeGate:
-    """A gate to a scripted endpoint. ``mints`` are the ports of each token.
+    """A gate to an endpoint. ``mints`` are the ports of each token.
 
     Attributes:
         relays: Whether the agent says that it has the relay.
@@ -44,8 +61,8 @@ class FakeGate:
 
     agent_port = AGENT_PORT
 
-    def __init__(self, endpoint: Endpoint, *, context: ssl.SSLContext | None = None, relays: bool = False) -> None:
-        self.target = endpoint
+    def __init__(self, place: Place, *, context: ssl.SSLContext | None = None, relays: bool = False) -> None:
+        self._place = place
         self.relays = relays
         self.stopped: VmnestError | None = None
         self.mints: list[int] = []
@@ -58,21 +75,21 @@ class FakeGate:
 
     @property
     def authority(self) -> str:
-        return self.target.authority
-
-    def endpoint(self) -> str:
-        return self.target.url
+        return self._place.authority
 
     def headers(self, port: int, *, refused: Sequence[tuple[str, str]] | None = None) -> list[tuple[str, str]]:
         with self._lock:
             token = self._tokens.get(port)
             if token is None or (refused is not None and (names.PROXY_AUTH_HEADER, token) in refused):
                 self.mints.append(port)
-                token = self._tokens[port] = f"token-{len(self.mints)}"
+                token = self._tokens[port] = self.make_token(port)
             return [(names.PROXY_AUTH_HEADER, token)]
 
+    def make_token(self, port: int) -> str:
+        return f"token-{len(self.mints)}"
+
     def open(self, deadline: Deadline) -> socket.socket:
-        sock = socket.create_connection(("127.0.0.1", self.target.port), timeout=CLIENT_SECONDS)
+        sock = socket.create_connection(("127.0.0.1", self._place.port), timeout=CLIENT_SECONDS)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._context is None:
             return sock
@@ -240,14 +257,26 @@ class Forwarded:
         ends: The errors that it ended with.
     """
 
-    def __init__(self, forwarder: Forwarder, gate: FakeGate, stack: ExitStack) -> None:
-        self.forwarder = forwarder
+    def __init__(self, gate: FakeGate, endpoint: Endpoint, stack: ExitStack) -> None:
+        self.forwarder: Forwarder
         self.gate = gate
-        self.endpoint = gate.target
+        self.endpoint = endpoint
         self.remarks: list[str] = []
         self.ends: list[BaseException] = []
         self.has_ended = threading.Event()
         self._stack = stack
+
+    def open(self, routes: Sequence[tuple[int, int]], **options: Any) -> None:
+        """Listen; it is closed with the stack."""
+        self.forwarder = Forwarder(
+            self.gate, [Route(*route) for route in routes], report=self.remarks.append, on_end=self._end, **options
+        )
+        self._stack.callback(self.forwarder.close)
+        self.forwarder.open()
+
+    def _end(self, error: BaseException) -> None:
+        self.ends.append(error)
+        self.has_ended.set()
 
     @property
     def port(self) -> int:
@@ -288,23 +317,40 @@ def forwarding(
     **options: Any,
 ) -> Iterator[Forwarded]:
     """A forwarder to ``app`` on the first route's port (or to ``apps``, by port), until the block ends."""
-    from vmnest.forward.forwarder import Forwarder
-    from vmnest.forward.ports import Route
-
     with ExitStack() as stack:
         behind = apps if apps is not None else {} if app is None else {routes[0][0]: app}
-        endpoint = stack.enter_context(open_endpoint(behind, tls=tls))
-        gate = FakeGate(endpoint, context=trust, relays=relays)
-        forwarder = Forwarder(
-            gate,
-            [Route(*route) for route in routes],
-            report=lambda line: forwarded.remarks.append(line),
-            on_end=lambda error: (forwarded.ends.append(error), forwarded.has_ended.set()),
-            **options,
-        )
-        forwarded = Forwarded(forwarder, gate, stack)
-        forwarder.open()
-        stack.callback(forwarder.close)
+        endpoint = stack.enter_context(Endpoint(behind, tls=tls).serving())
+        forwarded = Forwarded(FakeGate(endpoint, context=trust, relays=relays), endpoint, stack)
+        forwarded.open(routes, **options)
+        yield forwarded
+
+
+class _ProxyPlace(NamedTuple):
+    authority: str
+    port: int
+    url: str
+
+
+class _ProxyGate(FakeGate):
+    """A gate to the local cloud's own proxy."""
+
+    def __init__(self, endpoint: endpoints.Endpoint) -> None:
+        super().__init__(_ProxyPlace(f"{endpoint.host}:{endpoint.port}", endpoint.port, endpoint.url), relays=True)
+        self._endpoint = endpoint
+
+    def make_token(self, port: int) -> str:
+        return self._endpoint.token(port)
+
+
+@contextlib.contextmanager
+def forwarding_by_relay(app: App, *, folder: Path) -> Iterator[Forwarded]:
+    """A forwarder to ``app`` through the local cloud's proxy and an agent's relay: all between is real."""
+    with ExitStack() as stack:
+        server = stack.enter_context(Endpoint({0: app}, is_bare=True).serving())
+        agent = stack.enter_context(running_agent(folder))
+        proxy = stack.enter_context(endpoints.open_endpoint({AGENT_PORT: agent.port}))
+        forwarded = Forwarded(_ProxyGate(proxy), server, stack)
+        forwarded.open([(server.port, 0)])
         yield forwarded
 
 

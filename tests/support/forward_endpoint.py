@@ -124,7 +124,7 @@ App = Callable[[Call], "bool | None"]
 
 
 class Endpoint:
-    """The endpoint of a MicroVM whose ports are ``apps``.
+    """The endpoint of a MicroVM whose ports are ``apps``; or just an application, if it ``is_bare``.
 
     Attributes:
         tokens: The tokens that pass; None: all do.
@@ -135,8 +135,9 @@ class Endpoint:
         errors: What went wrong in an application.
     """
 
-    def __init__(self, apps: Mapping[int, App], *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, apps: Mapping[int, App], *, tls: ssl.SSLContext | None = None, is_bare: bool = False) -> None:
         self.apps = dict(apps)
+        self._is_bare = is_bare
         self.tokens: set[str] | None = None
         self.connections: list[Connection] = []
         self.calls: list[Call] = []
@@ -240,6 +241,9 @@ class Endpoint:
         if scripted is not None:
             sock.sendall(scripted)
             return False
+        if self._is_bare:
+            (app,) = self.apps.values()
+            return self._run(app, Call(method, target, fields, self.port, connection, token, sock, ahead))
         if names.get("host") != self.authority:
             return self._refuse(sock, 403, "Token authentication failed")
         if not token:
@@ -251,7 +255,9 @@ class Endpoint:
         app = self.apps.get(int(port))
         if app is None:
             return self._refuse(sock, 502, "", error="APP_CONNECT_FAILED")
-        call = Call(method, target, kept, int(port), connection, token, sock, ahead)
+        return self._run(app, Call(method, target, kept, int(port), connection, token, sock, ahead))
+
+    def _run(self, app: App, call: Call) -> bool:
         with self._lock:
             self.calls.append(call)
         goes_on = app(call)
@@ -281,10 +287,3 @@ def platform_answer(status: int, text: str = "", *, error: str = "") -> bytes:
 def _shut(sock: socket.socket) -> None:
     with contextlib.suppress(OSError):
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-
-@contextmanager
-def open_endpoint(apps: Mapping[int, App], *, tls: ssl.SSLContext | None = None) -> Iterator[Endpoint]:
-    """An endpoint that serves until the block ends."""
-    with Endpoint(apps, tls=tls).serving() as endpoint:
-        yield endpoint
