@@ -306,6 +306,13 @@ class TestToClient:
     def test_204_has_no_body_whatever_it_says(self, line):
         assert client_of(line, status=204).fields == []
 
+    @pytest.mark.parametrize("more", [[], ["Transfer-Encoding: chunked"]])
+    def test_204_may_say_that_its_body_is_empty(self, more):
+        request = request_of()
+        response = response_of("Content-Length: 0", *more, status=204)
+        got = heads.to_client(response, request, framing=http1.NO_BODY, out=http1.NO_BODY, context=RELAYED, keep=True)
+        assert got.fields == [("Content-Length", "0")]
+
     def test_an_interim_answer_passes_without_a_framing(self):
         response = response_of("Link: </a.css>; rel=preload", "Content-Length: 5", "Connection: x", "X: 1", status=103)
         interim = heads.interim_to_client(response)
