@@ -9,8 +9,9 @@ from collections.abc import Collection
 
 from ..wire import http1
 from ..wire.pipes import Pipe
-from . import exchange, heads, hosts, pages
-from .exchange import GoneError, Shared
+from . import exchange, heads, hosts, pages, patience
+from .exchange import Shared
+from .patience import GoneError
 
 __all__ = ["MAX_HEAD_BYTES", "serve"]
 
@@ -87,8 +88,8 @@ class _Client:
 
     def _refuse(self, page: pages.Page, request: http1.Request | None) -> bool:
         self._shared.report(f"{page.title[:1].lower()}{page.title[1:]}")
-        exchange.send(self._pipe, pages.render(page, request, keep=False))
-        exchange.linger(self._pipe)
+        patience.send(self._pipe, pages.render(page, request, keep=False))
+        patience.linger(self._pipe)
         return False
 
     def _read_head(self) -> bytes | None:

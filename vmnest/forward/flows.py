@@ -30,11 +30,11 @@ class BrokenError(Exception):
 class Flow:
     """Carries one body. ``lead`` goes before it, and ``edit`` may change what comes of a body that is not chunked.
 
-    ``on_read`` is called once all of a body was taken from its source, before its last bytes go on.
+    ``on_read`` is called once all of a body was taken from its source, before its last bytes go on. As long as what has
+    gone on is no more than ``kept_bytes``, it can be ``repeat``-ed.
 
     Attributes:
         is_read: All of the body was taken from its source.
-        has_taken: Something of it was.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Flow:
         lead: bytes = b"",
         edit: Callable[[memoryview], bytes | memoryview] | None = None,
         on_read: Callable[[], None] | None = None,
+        kept_bytes: int = 0,
     ) -> None:
         self._source = source
         self._sink = sink
@@ -56,10 +57,11 @@ class Flow:
         self._decoder = bodies.BodyDecoder(framing) if framing.kind == http1.CHUNKED else None
         self._edit = edit
         self._on_read = on_read
+        self._kept_bytes = kept_bytes
+        self._kept = bytearray() if kept_bytes else None
         self._buffer: memoryview | None = None
         self._pending: memoryview = memoryview(lead)
         self.is_read = framing.kind == http1.NONE or (framing.kind == http1.LENGTH and framing.length == 0)
-        self.has_taken = False
 
     @property
     def is_done(self) -> bool:
@@ -75,6 +77,18 @@ class Flow:
     def wants_to_write(self) -> bool:
         """It waits for its sink."""
         return bool(self._pending)
+
+    @property
+    def can_repeat(self) -> bool:
+        """All that was taken from the source is still here."""
+        return self._kept is not None
+
+    def repeat(self, sink: Pipe, *, lead: bytes) -> None:
+        """Begin anew, towards another sink; only if that is possible."""
+        assert self._kept is not None
+        self._let_go()
+        self._sink = sink
+        self._pending = memoryview(lead + self._kept)
 
     def inject(self, data: bytes) -> None:
         """Send this next; only while nothing waits to be sent."""
@@ -95,12 +109,22 @@ class Flow:
                 moved = moved or len(self._pending) < before
                 if self._pending:
                     break
-            if self.is_read or not self._pull():
+            if self.is_read or not self._take():
                 break
             moved = True
-            if self.is_read and self._on_read is not None:
-                self._on_read()
         return moved
+
+    def _take(self) -> bool:
+        """Take something, and have a copy of it if it is little; False if nothing is there now."""
+        if not self._pull():
+            return False
+        if self._kept is not None:
+            self._kept += self._pending
+            if len(self._kept) > self._kept_bytes:
+                self._kept = None
+        if self.is_read and self._on_read is not None:
+            self._on_read()
+        return True
 
     def _push(self) -> None:
         try:
@@ -112,7 +136,6 @@ class Flow:
             self._let_go()
 
     def _pull(self) -> bool:
-        """Take something; False if nothing is there now."""
         try:
             return self._pull_piece() if self._decoder is None else self._pull_chunks(self._decoder)
         except (OSError, http1.MessageError) as error:
@@ -133,7 +156,6 @@ class Flow:
             self.is_read = True
             self._pending = memoryview(bodies.encode_last_chunk() if self._makes_chunks else b"")
             return True
-        self.has_taken = True
         self._left -= count
         self.is_read = is_bounded and self._left == 0
         piece: bytes | memoryview = view[:count]
@@ -150,7 +172,6 @@ class Flow:
             return False
         if not data:
             decoder.finish()
-        self.has_taken = True
         payload = decoder.feed(data)
         made = bodies.encode_chunk(payload) if self._makes_chunks else payload
         if decoder.complete:

@@ -11,7 +11,17 @@ from ..wire import http1
 from . import hosts
 from .verdicts import Verdict
 
-__all__ = ["Page", "for_error", "for_message", "for_verdict", "foreign_host", "foreign_origin", "not_http", "render"]
+__all__ = [
+    "Page",
+    "for_error",
+    "for_message",
+    "for_verdict",
+    "foreign_host",
+    "foreign_origin",
+    "not_http",
+    "render",
+    "token_renewed",
+]
 
 RELOAD_SECONDS = 1
 _SHOWN_CHARS = 80  # of what came from outside
@@ -180,6 +190,12 @@ _PAGES = {
         reloads=True,
     ),
 }
+
+
+def token_renewed() -> Page:
+    """The endpoint wanted a new token when much of the request was on its way already."""
+    advice = "The token was no longer good, and too much had been sent to send it again. There is a new one now."
+    return Page(503, "The request has to be sent again", advice, reloads=True)
 
 
 def for_error(error: errors.VmnestError) -> Page:
