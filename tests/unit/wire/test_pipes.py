@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.authority import Authority
-from vmnest.wire.pipes import Pipe
+from tests.support.pairs import VERSIONS, secured, tcp_pair
+from vmnest.wire.pipes import Pipe, probe
 
 Pair = tuple[Pipe, Pipe]
-VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 @pytest.fixture(params=["plain", *VERSIONS])
@@ -27,33 +27,6 @@ def pair(request: pytest.FixtureRequest, authority: Authority) -> Iterator[Pair]
     yield pipes
     for each in pipes:
         each.close()
-
-
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        left = socket.create_connection(listener.getsockname())
-        return left, listener.accept()[0]
-
-
-def secured(
-    left: socket.socket, right: socket.socket, authority: Authority, version: ssl.TLSVersion
-) -> tuple[ssl.SSLSocket, ssl.SSLSocket]:
-    trust = ssl.create_default_context(cafile=str(authority.bundle))
-    trust.maximum_version = version
-    own = authority.context("localhost")
-    for each in (left, right):
-        each.setblocking(False)
-    client = trust.wrap_socket(left, server_hostname="localhost", do_handshake_on_connect=False)
-    server = own.wrap_socket(right, server_side=True, do_handshake_on_connect=False)
-    waiting = {client, server}
-    while waiting:
-        for each in list(waiting):
-            try:
-                each.do_handshake()
-                waiting.remove(each)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                pass
-    return client, server
 
 
 def wait(pipe: Pipe, *, reading: bool = False, writing: bool = False) -> None:
@@ -228,3 +201,24 @@ def test_an_interruption_wakes_who_polls(pair: Pair) -> None:
 def test_closing_twice_is_fine(pair: Pair) -> None:
     pair[0].close()
     pair[0].close()
+
+
+def test_a_peer_that_has_closed_its_socket_is_told_from_one_that_has_only_ended_its_side() -> None:
+    # A closed socket answers for a minute, unless it is told another time.
+    near, far = tcp_pair()
+    near.shutdown(socket.SHUT_WR)
+    poller = select.poll()
+    poller.register(far, 0)
+    probe(far, seconds=1)
+    assert poller.poll(1500) == []  # longer than a probe takes
+    near.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, 1)
+    near.close()
+    ((_, events),) = poller.poll(20_000)
+    assert events & select.POLLERR
+    far.close()
+
+
+def test_sockets_that_are_not_tcp_need_no_probes() -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        probe(left)
