@@ -2,92 +2,124 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from . import websocket
 
 __all__ = ["FrameScanner", "encode_ping"]
 
-_KIND, _RESERVED_KINDS, _MASKED, _LENGTH = 0x0F, frozenset({3, 4, 5, 6, 7, 11, 12, 13, 14, 15}), 0x80, 0x7F
-_MAX_HEAD_BYTES = 14
+_FINAL, _KIND, _MASKED, _LENGTH = 0x80, 0x0F, 0x80, 0x7F
+_KINDS = frozenset(
+    {websocket.CONTINUATION, websocket.TEXT, websocket.BINARY, websocket.CLOSE, websocket.PING, websocket.PONG}
+)
+_CONTROL = 0x08  # the bit of a kind
+_LONGEST_HEAD_BYTES = 14
 _MASK_BYTES = 4
+
+
+class _Head(NamedTuple):
+    kind: int
+    size: int
+    length: int
+
+
+class _NoFrameError(Exception):
+    """What comes is no head of a frame."""
 
 
 class FrameScanner:
     """Follows one direction of a WebSocket. Extensions do not matter: their frames begin as all others do.
 
+    Args:
+        from_client: They are a client's frames, which are masked; a server's are not.
+
     Attributes:
-        is_lost: What comes is no frames; it is passed on as it is from there on.
-        unwanted: The payload of a PONG that is taken out, once; None: nothing is.
+        unwanted: PONGs of a server with this payload are taken out; none, if it is empty.
+        is_lost: What comes is no frames; from there on it passes as it is.
+        is_closed: A CLOSE has passed, after which no frame may be sent.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, from_client: bool) -> None:
+        self.unwanted = b""
         self.is_lost = False
-        self.unwanted: bytes | None = None
-        self._head = bytearray()  # as far as it came
-        self._left = 0  # of the frame's payload
+        self.is_closed = False
+        self._is_masked = from_client
+        self._head = b""  # of the frame that has begun, as far as it has passed
+        self._left = 0  # of its payload
+        self._held = b""  # as far as it came, a PONG that is unwanted
 
     @property
     def is_between_frames(self) -> bool:
-        """The last byte was the end of a frame, or there was none yet."""
-        return not (self._head or self._left or self.is_lost)
+        """Another frame may be put in: the last byte was the end of one, or there was none yet."""
+        return not (self._head or self._left or self._held or self.is_lost or self.is_closed)
 
     def feed(self, data: bytes | memoryview) -> bytes | memoryview:
-        """The same bytes, without a PONG that is unwanted. The head of a frame is held back until it is whole."""
-        if self.is_lost:
-            return data
-        rest = memoryview(data)
-        if not self._head and len(rest) <= self._left:  # all of it is payload
-            self._left -= len(rest)
-            return data
-        out = bytearray()
-        while rest:
-            rest = self._take(rest, out)
-        return bytes(out)
+        """The same bytes without PONGs that are unwanted. What begins like one is held back until it is clear."""
+        if self._held:
+            data, self._held = self._held + data, b""
+        view = memoryview(data)
+        kept: list[memoryview] = []
+        start = at = 0
+        while at < len(view) and not (self.is_lost or self.is_closed):
+            if self._left:
+                count = min(self._left, len(view) - at)
+                self._left -= count
+            elif count := self._unwanted_at(view[at:]):
+                kept.append(view[start:at])
+                start = at + count
+            else:
+                count = self._read_head(view[at:])
+            at += count
+        return b"".join((*kept, view[start:])) if kept else data
 
-    def _take(self, rest: memoryview, out: bytearray) -> memoryview:
-        if self.is_lost:
-            out += rest
-            return rest[:0]
-        if self._left:
-            count = min(self._left, len(rest))
-            self._left -= count
-            out += rest[:count]
-            return rest[count:]
-        self._head += rest[:1]
-        if self._is_unwanted_so_far():
-            if len(self._head) == 2 + len(self.unwanted or b""):
-                self.unwanted = None
-                self._head.clear()
-            return rest[1:]
-        length = self._length()
-        if length is not None:
-            out += self._head
-            self._left = length
-            self._head.clear()
-        return rest[1:]
+    def _unwanted_at(self, view: memoryview) -> int:
+        """How many bytes there are a PONG that is unwanted, or may become one."""
+        if self._head or not self.unwanted:
+            return 0
+        whole = bytes((_FINAL | websocket.PONG, len(self.unwanted))) + self.unwanted
+        found = bytes(view[: len(whole)])
+        if not whole.startswith(found):
+            return 0
+        self._held = found if len(found) < len(whole) else b""
+        return len(found)
 
-    def _is_unwanted_so_far(self) -> bool:
-        if self.unwanted is None:
-            return False
-        whole = bytes((0x80 | websocket.PONG, len(self.unwanted))) + self.unwanted
-        return whole.startswith(self._head)
-
-    def _length(self) -> int | None:
-        """Length of the payload, once the head is whole. What was held back as a PONG may hold some payload already."""
-        head = self._head
-        if len(head) < 2:
-            self.is_lost = (head[0] & _KIND) in _RESERVED_KINDS
-            return 0 if self.is_lost else None
-        length, start = head[1] & _LENGTH, 2
-        if length >= 126:
-            start += 2 if length == 126 else 8
-            if len(head) < start:
-                return None
-            length = int.from_bytes(head[2:start], "big")
-        if length >= 1 << 63:
+    def _read_head(self, view: memoryview) -> int:
+        """Take bytes of a head; how many."""
+        taken = len(self._head)
+        begun = self._head + view[: _LONGEST_HEAD_BYTES - taken]
+        try:
+            head = _parse_head(begun, is_masked=self._is_masked)
+        except _NoFrameError:
             self.is_lost = True
             return 0
-        start += _MASK_BYTES if head[1] & _MASKED else 0
-        return None if len(head) < start else length - (len(head) - start)
+        if head is None:
+            self._head = begun
+            return len(begun) - taken
+        self._head = b""
+        self._left = head.length
+        self.is_closed = head.kind == websocket.CLOSE
+        return head.size - taken
+
+
+def _parse_head(data: bytes, *, is_masked: bool) -> _Head | None:
+    """The head with which ``data`` begins; None if it is longer."""
+    if len(data) < 2:
+        return None
+    first, second = data[0], data[1]
+    kind, length, size = first & _KIND, second & _LENGTH, 2
+    is_long = length > websocket.MAX_CONTROL_BYTES
+    is_odd_control = kind & _CONTROL and (is_long or not first & _FINAL)
+    if kind not in _KINDS or bool(second & _MASKED) != is_masked or is_odd_control:
+        raise _NoFrameError
+    if is_long:
+        size += 2 if length == 126 else 8
+        if len(data) < size:
+            return None
+        length = int.from_bytes(data[2:size], "big")
+        if length >= 1 << 63:
+            raise _NoFrameError
+    size += _MASK_BYTES if is_masked else 0
+    return None if len(data) < size else _Head(kind, size, length)
 
 
 def encode_ping(payload: bytes) -> bytes:
