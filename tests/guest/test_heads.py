@@ -148,3 +148,65 @@ def test_a_chunk_size_is_hexadecimal_and_its_extensions_are_ignored(line: bytes,
 def test_anything_else_is_no_chunk_size(line: bytes) -> None:
     with pytest.raises(heads.HeadError):
         heads.parse_chunk_size(line)
+
+
+# -- fields, and heads of answers
+
+
+def test_fields_keep_order_case_and_repetition() -> None:
+    head = parse("GET / HTTP/1.1\nB: 1\nA:  2\t\nb: 3")
+    assert head.fields == [("B", "1"), ("A", "2"), ("b", "3")]
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("Connection: Upgrade\nUpgrade: websocket", True),
+        ("Connection: keep-alive, upgrade\nUpgrade: x", True),
+        ("Connection: keep-alive\nConnection: Upgrade\nUpgrade: x", True),
+        ("Upgrade: websocket", False),
+        ("Connection: Upgrade", False),
+    ],
+)
+def test_an_upgrade_is_asked_for_by_two_fields(text: str, asks: bool) -> None:
+    assert parse(f"GET / HTTP/1.1\n{text}").asks_upgrade is asks
+
+
+@pytest.mark.parametrize(
+    ("text", "keeps"),
+    [
+        ("HTTP/1.1 200 OK", True),
+        ("HTTP/1.1 200 OK\nConnection: x, Close", False),
+        ("HTTP/1.0 200 OK", False),
+        ("HTTP/1.0 200 OK\nConnection: Keep-Alive", True),
+    ],
+)
+def test_a_server_says_whether_its_connection_lasts(text: str, keeps: bool) -> None:
+    assert heads.parse_response(text.encode().split(b"\n")).keeps_alive is keeps
+
+
+def test_the_head_of_an_answer_keeps_its_lines_as_they_came() -> None:
+    lines = [b"HTTP/1.1 404 \xe9 x", b"Set-Cookie: a", b"set-cookie:b", b"X:  1 "]
+    head = heads.parse_response(lines)
+    assert (head.status, head.version, head.lines) == (404, (1, 1), lines)
+    assert head.headers == {"set-cookie": ["a", "b"], "x": ["1"]}
+
+
+@pytest.mark.parametrize("line", ["HTTP/1.1 200", "HTTP/1.1 200 ", "HTTP/1.0 999 ?"])
+def test_a_reason_may_be_missing(line: str) -> None:
+    assert heads.parse_response([line.encode()]).status in {200, 999}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "HTTP/1.1", "HTTP/2 200 OK", "HTTP/1.1 20 OK", "HTTP/1.1 2000 OK", "HTTP/1.1 099 OK", "HTTP/1.1  200 OK"],
+)
+def test_anything_else_is_no_answer(line: str) -> None:
+    with pytest.raises(heads.HeadError):
+        heads.parse_response([line.encode()])
+
+
+@pytest.mark.parametrize("field", ["no colon", " folded: 1", "name : 1", "x: a\rb", "x: \0", ": empty"])
+def test_a_malformed_field_is_no_answer(field: str) -> None:
+    with pytest.raises(heads.HeadError):
+        heads.parse_response([b"HTTP/1.1 200 OK", field.encode()])
