@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from .. import errors, registry
@@ -30,16 +31,22 @@ def start(work: Callable[[Callable[[dict[str, object]], None]], None], *, log_na
     """
     if not hasattr(os, "fork"):
         raise errors.UnsupportedError("nothing runs in the background on this system", hint="Leave --background out.")
-    path = _log_path(log_name)
+    path, written = _open_log(log_name)
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _live(work, writer=writer, path=path)
+        _live(work, writer=writer, path=path, written=written)
     os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        data = pipe.read()
-    return {**_take(data), "pid": pid, "log": path}
+    os.close(written)
+    try:
+        with os.fdopen(reader, "rb") as pipe:
+            data = pipe.read()
+        return {**_take(data), "pid": pid, "log": path}
+    except BaseException:  # Ctrl+C before it has begun: it must not go on
+        os.kill(pid, signal.SIGTERM)
+        os.waitpid(pid, 0)
+        raise
 
 
 def log(text: str) -> None:
@@ -49,9 +56,14 @@ def log(text: str) -> None:
         sys.stderr.flush()
 
 
-def _log_path(name: str) -> str:
+def _open_log(name: str) -> tuple[str, int]:
     folder = os.path.dirname(registry.locate().path)
-    return os.path.join(folder, f"{name}-{os.urandom(3).hex()}.log")
+    path = os.path.join(folder, f"{name}-{os.urandom(3).hex()}.log")
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+    except OSError as error:
+        raise errors.VmnestError(f"cannot write the log {path}: {error.strerror}") from error
 
 
 def _take(data: bytes) -> dict[str, object]:
@@ -66,7 +78,7 @@ def _take(data: bytes) -> dict[str, object]:
     return found
 
 
-def _live(work: Callable[[Callable[[dict[str, object]], None]], None], *, writer: int, path: str) -> None:
+def _live(work: Callable[[Callable[[dict[str, object]], None]], None], *, writer: int, path: str, written: int) -> None:
     """The life of the process in the background. Does not return."""
     import pickle
 
@@ -80,7 +92,7 @@ def _live(work: Callable[[Callable[[dict[str, object]], None]], None], *, writer
 
     status = 0
     try:
-        _leave_terminal(path)
+        _leave_terminal(written)
         work(tell)
     except errors.VmnestError as error:
         status = error.exit_status
@@ -96,18 +108,15 @@ def _live(work: Callable[[Callable[[dict[str, object]], None]], None], *, writer
         log(traceback.format_exc())
         status = 1
     finally:
-        if os.path.exists(path) and os.path.getsize(path) == 0:
+        if os.fstat(written).st_size == 0:
             os.unlink(path)
         os._exit(status)
 
 
-def _leave_terminal(path: str) -> None:
+def _leave_terminal(written: int) -> None:
     os.setsid()
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     nothing = os.open(os.devnull, os.O_RDWR)
-    written = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
     for number, source in ((0, nothing), (1, written), (2, written)):
         os.dup2(source, number)
     os.close(nothing)
-    os.close(written)
     os.chdir("/")

@@ -34,8 +34,6 @@ CREATE_SECONDS = 120.0
 STATE_SECONDS = 120.0  # to suspend, to resume
 NATIVE_SHELL_SECONDS = 60.0
 
-_COMPLAINT_BYTES = 500
-
 
 class Sandbox:
     """A MicroVM of its own for code that nobody has vetted.
@@ -387,7 +385,7 @@ class Sandbox:
             on_stderr=on_stderr, deadline=deadline,
         )  # fmt: skip
         if check and not result.success:
-            raise _failed(command, result)
+            raise spawning.failed(command, result)
         return result
 
     # -- processes -----------------------------------------------------------------------------------------------------
@@ -479,22 +477,16 @@ class Sandbox:
         poll_interval: float = POLL_SECONDS,
         on_remark: Callable[[str], None] | None = None,
     ) -> Forwarding:
-        """Forward ports of this machine to ports of the sandbox, for HTTP and WebSockets, until it is closed.
+        """Forward ports of this machine to ports of the sandbox, for HTTP and WebSockets, until that is closed.
 
         Args:
             ports: Ports in the sandbox: ``8000``, with a local one ``"8000:3000"``, or ranges ``"3000-3005"``.
-            local_port: The local port, of a single one; 0: any that is free. By default it is the same number.
+            local_port: The local port of a single one, by default the same number; 0: any that is free.
             bind: The address to listen on. All who reach it reach the sandbox.
             direct: Do not use the agent's relay, by which the server sees requests for ``localhost``.
-            allow_hosts: Names of this machine by which it is asked, beside ``localhost``, addresses, names without a
-                dot.
+            allow_hosts: Names by which it may be asked, beside ``localhost``, addresses, names without a dot.
             poll_interval: Seconds between two looks at the sandbox's state, which wake nothing.
             on_remark: Told of problems, a line each; they are logged by default.
-
-        Raises:
-            errors.UsageError: a port that cannot be forwarded.
-            errors.ListenError: a local port cannot be had.
-            errors.MicroVMEndedError: the MicroVM has ended.
         """
         from . import forwarding
 
@@ -605,11 +597,3 @@ class Sandbox:
 def _place_of(record: registry.Record, *, region: str | None = None) -> targets.Target:
     """The target that a record names."""
     return targets.resolve(local=record.is_local, region=region or record.region, arn=record.image_arn)
-
-
-def _failed(command: str, result: ExecResult) -> errors.CommandFailedError:
-    """The error of ``check=True``; the last line that the command complained with is the likeliest reason."""
-    how = f"was ended by {result.signal}" if result.signal else f"ended with status {result.exit_code}"
-    complaint = result.stderr[-_COMPLAINT_BYTES:].decode("utf-8", "replace").strip().rpartition("\n")[2]
-    reason = f": {errors.quote(complaint, limit=200)}" if complaint else ""
-    return errors.CommandFailedError(f"{command} {how}{reason}", result=result)

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from ..agent.arguments import Command
     from ..agent.client import AgentClient
     from ..agent.outputs import ProcessInfo
+    from ..agent.results import ExecResult
     from ..deadline import Deadline
 
-__all__ = ["attach", "fetch_all", "spawn"]
+__all__ = ["attach", "failed", "fetch_all", "spawn"]
+
+_COMPLAINT_BYTES = 500
 
 
 def spawn(
@@ -66,3 +69,11 @@ def _telling_lack(agent: AgentClient) -> Iterator[None]:
     except errors.UnsupportedError as error:
         agent.note_lack(wire.FEATURE_PROCESSES)
         raise commands.lacking("processes") from error
+
+
+def failed(command: str, result: ExecResult) -> errors.CommandFailedError:
+    """The error of ``check=True``; the last line that the command complained with is the likeliest reason."""
+    how = f"was ended by {result.signal}" if result.signal else f"ended with status {result.exit_code}"
+    complaint = result.stderr[-_COMPLAINT_BYTES:].decode("utf-8", "replace").strip().rpartition("\n")[2]
+    reason = f": {errors.quote(complaint, limit=200)}" if complaint else ""
+    return errors.CommandFailedError(f"{command} {how}{reason}", result=result)
