@@ -18,13 +18,15 @@ class BodyEnd:
 
     Attributes:
         is_passed: The end was seen.
+        is_chunked: What follows the body may arrive with it.
+        is_until_close: It ends with its connection.
     """
 
     def __init__(self, *, length: int = 0, is_chunked: bool = False, is_until_close: bool = False) -> None:
         self.is_passed = not (length or is_chunked or is_until_close)
         self.is_until_close = is_until_close
         self._left = length  # of the body, or of the chunk
-        self._is_chunked = is_chunked
+        self.is_chunked = is_chunked
         self._line = b""  # of the chunked coding, as far as it came
         self._expects = self._size if is_chunked else None
         self._trailer_bytes = 0
@@ -34,7 +36,7 @@ class BodyEnd:
         """How many bytes may be read of the stream now. A chunked body may be left behind by what was read."""
         if self.is_passed:
             return 0
-        return _PIECE_BYTES if self._is_chunked or self.is_until_close else min(self._left, _PIECE_BYTES)
+        return _PIECE_BYTES if self.is_chunked or self.is_until_close else min(self._left, _PIECE_BYTES)
 
     def see(self, data: bytes) -> int:
         """How many of these bytes belong to the body.
@@ -44,7 +46,7 @@ class BodyEnd:
         """
         if self.is_until_close:
             return len(data)
-        if not self._is_chunked:
+        if not self.is_chunked:
             self._left -= len(data)
             self.is_passed = not self._left
             return len(data)

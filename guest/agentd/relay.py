@@ -22,6 +22,7 @@ from .errors import PeerGoneError, RequestError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from io import BufferedReader
     from typing import TypeVar
 
     T = TypeVar("T")
@@ -34,6 +35,9 @@ _TURNS = 16  # transfers before the other way gets its turn
 _MAX_INTERIM = 32
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _CONNECTION_FIELDS = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade"})
+_FRAMING_FIELDS = frozenset({"content-length", "transfer-encoding"})  # no sender may have them taken out
+_LEFT = select.POLLERR | select.POLLHUP | select.POLLRDHUP
+_PROBE_SECONDS = 20
 _PLATFORM_PREFIX = "x-aws-proxy-"
 _FORWARDED = ("x-forwarded-host", "x-forwarded-proto", "x-forwarded-for")
 
@@ -116,10 +120,10 @@ class Passage:
     """One direction: source → what waits to be sent → sink. Both sockets do not block."""
 
     def __init__(self, source: socket.socket, sink: socket.socket, end: BodyEnd, *, lead: bytes = b"") -> None:
+        self.makes_chunks = False  # of a body that would end with the connection
         self.source = source
         self.sink = sink
         self.end = end
-        self.has_taken = False
         self.ahead = b""  # bytes of the source that were read already
         self._pending = memoryview(lead)
 
@@ -159,22 +163,28 @@ class Passage:
 
     def _pull(self) -> bool:
         wanted = self.end.wanted
+        # What follows a chunked body is left where it is: it is the next request.
+        is_peeked = self.end.is_chunked and not self.ahead
         if self.ahead:
             data, self.ahead = self.ahead[:wanted], self.ahead[wanted:]
         else:
             try:
-                data = self.source.recv(wanted)
+                data = self.source.recv(wanted, socket.MSG_PEEK if is_peeked else 0)
             except BlockingIOError:
                 return False
         if not data:
             if not self.end.is_until_close:
                 raise ConnectionError("the connection ended in the middle of a body")
             self.end.is_passed = True
+            if self.makes_chunks:
+                self._pending = memoryview(b"0\r\n\r\n")
             return True
-        self.has_taken = True
         count = self.end.see(data)
-        self.ahead = data[count:] + self.ahead
-        self._pending = memoryview(data)[:count]
+        if is_peeked:
+            self.source.recv(count)
+        else:
+            self.ahead = data[count:] + self.ahead
+        self._pending = memoryview(b"%x\r\n%b\r\n" % (count, data) if self.makes_chunks else data[:count])
         return True
 
 
@@ -184,16 +194,15 @@ class Exchange:
     Args:
         client: The agent's connection.
         head: The request's head.
-        ahead: What was read of its body already.
+        reader: Has what was read of the client ahead.
         port: The server's port.
     """
 
-    def __init__(self, client: socket.socket, head: heads.Head, *, ahead: bytes, port: int) -> None:
+    def __init__(self, client: socket.socket, head: heads.Head, *, reader: BufferedReader, port: int) -> None:
         self._client = client
         self._head = head
-        self._ahead = ahead
+        self._reader = reader
         self._port = port
-        self._client_speaks = True  # as far as we know, it has not ended its side
 
     def run(self, server: socket.socket) -> tuple[bool, bool]:
         """Carry it; whether the client's connection can be used further, and whether the server's can.
@@ -205,7 +214,7 @@ class Exchange:
         """
         end = BodyEnd(length=self._head.length, is_chunked=self._head.chunked)
         self.upload = Passage(self._client, server, end, lead=build_request(self._head, self._port))
-        self.upload.ahead = self._ahead
+        self.upload.ahead = _take_ahead(self._reader, self._head)
         self._takes_upload = True
         self._back = Passage(server, self._client, BodyEnd())
         response = self._read_answer(server)
@@ -255,19 +264,21 @@ class Exchange:
             end = _end_of(response, method=self._head.method)
         except heads.HeadError as error:
             raise ServerGoneError(str(error)) from error
-        keep = self._head.keeps_alive and not end.is_until_close and self.upload.is_done
+        is_old = self._head.version < (1, 1)
         back = self._back
-        back.send(build_response(response, keep=keep))
+        back.makes_chunks = end.is_until_close and not is_old
+        keep = self._head.keeps_alive and self.upload.is_done and not is_old
+        back.send(build_response(response, keep=keep, is_chunked=back.makes_chunks))
         back.end = end
         while not back.is_done:
             try:
                 moved = back.advance()
+                self._send_on()
             except (OSError, heads.HeadError) as error:
                 raise PeerGoneError from error  # an early end is all that can still tell that it is not whole
-            self._send_on()
             if not moved and not back.is_done:
                 self._wait(server, reads=False)
-        return keep and not self.upload.ahead, keep and response.keeps_alive and not back.ahead
+        return keep, self.upload.is_done and response.keeps_alive and not end.is_until_close and not back.ahead
 
     def _switch(self, response: heads.ResponseHead) -> None:
         """Pass the 101 on, and then bytes until both have ended."""
@@ -275,7 +286,9 @@ class Exchange:
         back.send(build_response(response, keep=True))
         back.end = BodyEnd(is_until_close=True)
         out = Passage(self._client, self.upload.sink, BodyEnd(is_until_close=True))
-        out.ahead = self.upload.ahead
+        out.ahead = self._reader.read1(_PIECE_BYTES) or b""
+        for sock in (self._client, self.upload.sink):
+            _probe(sock)
         open_ways = [back, out]
         while open_ways:
             moved = False
@@ -285,8 +298,8 @@ class Exchange:
                     open_ways.remove(way)
                     with contextlib.suppress(OSError):
                         way.sink.shutdown(socket.SHUT_WR)
-            if not moved and open_ways:
-                _poll(open_ways)
+            if not moved and open_ways and not _poll(open_ways):
+                raise PeerGoneError
 
     def _send_on(self) -> None:
         """Carry the request's body further."""
@@ -309,20 +322,13 @@ class Exchange:
         from_server = reads or back.wants_to_read
         to_server = self._takes_upload and self.upload.wants_to_write
         from_client = self._takes_upload and self.upload.wants_to_read
-        watches = self._client_speaks and not self._takes_upload
-        poller.register(server, select.POLLIN * from_server | select.POLLOUT * to_server)
-        poller.register(self._client, select.POLLIN * (from_client or watches) | select.POLLOUT * back.wants_to_write)
-        ready = dict(poller.poll())
-        events = ready.get(self._client.fileno(), 0)
-        if events & select.POLLERR or (watches and events & (select.POLLIN | select.POLLHUP) and self._has_left()):
+        if from_server or to_server:
+            poller.register(server, select.POLLIN * from_server | select.POLLOUT * to_server)
+        # A client that ends its side has left; behind what it sent, nothing else would tell.
+        events = select.POLLIN * from_client | select.POLLOUT * back.wants_to_write
+        poller.register(self._client, events | select.POLLRDHUP)
+        if dict(poller.poll()).get(self._client.fileno(), 0) & _LEFT:
             raise PeerGoneError
-        if ready.get(server.fileno(), 0) & select.POLLERR and not from_server:
-            raise PeerGoneError
-
-    def _has_left(self) -> bool:
-        """The client has ended its side; a next request that comes early is left where it is."""
-        self._client_speaks = False
-        return _is_over(self._client)
 
 
 def _is_over(sock: socket.socket) -> bool:
@@ -342,27 +348,45 @@ def _guard(action: Callable[[], T]) -> T:
         raise PeerGoneError from error
 
 
-def _poll(ways: list[Passage]) -> None:
+def _probe(sock: socket.socket) -> None:
+    """Have the system look whether the peer still is there: one that has left is silent, too."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+        sock.setsockopt(socket.IPPROTO_TCP, option, _PROBE_SECONDS)
+
+
+def _poll(ways: list[Passage]) -> bool:
+    """Wait until a way can go on; False: one of the connections has failed."""
     wanted: dict[int, int] = {}
     for way in ways:
-        sock, event = (way.sink, select.POLLOUT) if way.wants_to_write else (way.source, select.POLLIN)
-        wanted[sock.fileno()] = wanted.get(sock.fileno(), 0) | event
+        number = way.sink.fileno()
+        wanted[number] = wanted.get(number, 0) | select.POLLOUT * way.wants_to_write
+        if way.wants_to_read:
+            number = way.source.fileno()
+            wanted[number] = wanted.get(number, 0) | select.POLLIN
     poller = select.poll()
     for number, events in wanted.items():
         poller.register(number, events)
-    poller.poll()
+    return not any(events & select.POLLERR for _, events in poller.poll())
 
 
 class Line:
-    """What relays the requests of one client connection: it keeps the server's connection for the next request."""
+    """What relays the requests of one client connection: it keeps the server's connection for the next request.
 
-    def __init__(self, relay: Relay, client: socket.socket) -> None:
+    Args:
+        relay: Whose line it is.
+        client: The connection.
+        reader: Has what was read of it ahead.
+    """
+
+    def __init__(self, relay: Relay, client: socket.socket, *, reader: BufferedReader) -> None:
         self._relay = relay
         self._client = client
+        self._reader = reader
         self._server: socket.socket | None = None
         self._port = 0
 
-    def carry(self, head: heads.Head, *, ahead: bytes) -> bool:
+    def carry(self, head: heads.Head) -> bool:
         """Carry one request; whether the client's connection can be used further. The client does not block.
 
         Raises:
@@ -372,7 +396,7 @@ class Line:
         port = parse_port(head.headers[wire.RELAY_PORT_HEADER])
         self._relay.enter(port)
         try:
-            return self._carry(head, port, ahead=ahead)
+            return self._carry(head, port)
         except ServerGoneError as error:
             raise _error(502, wire.RELAY_BROKEN, f"no answer from port {port}: {error}") from error
         except heads.HeadError as error:
@@ -386,31 +410,40 @@ class Line:
             self._server.close()
             self._server = None
 
-    def _carry(self, head: heads.Head, port: int, *, ahead: bytes) -> bool:
-        was_used = self._server is not None and self._port == port and not _has_news(self._server)
-        if not was_used:
+    def _carry(self, head: heads.Head, port: int) -> bool:
+        # The server may be about to end a connection that was used: nothing goes there that cannot be sent again.
+        is_kept = _is_safe(head) and self._server is not None and self._port == port and not _has_news(self._server)
+        if not is_kept:
             self._renew(port)
         try:
-            return self._try(head, port, ahead=ahead)
+            return self._try(head, port)
         except ServerGoneError:
-            if not was_used or not _is_safe(head):
+            if not is_kept:
                 raise
         self._renew(port)  # it had ended the connection just when that was used again
-        return self._try(head, port, ahead=ahead)
+        return self._try(head, port)
 
     def _renew(self, port: int) -> None:
         self.close()
         self._server, self._port = connect(port), port
 
-    def _try(self, head: heads.Head, port: int, *, ahead: bytes) -> bool:
+    def _try(self, head: heads.Head, port: int) -> bool:
         assert self._server is not None
         keep, keep_server = False, False
         try:
-            keep, keep_server = Exchange(self._client, head, ahead=ahead, port=port).run(self._server)
+            keep, keep_server = Exchange(self._client, head, reader=self._reader, port=port).run(self._server)
             return keep
         finally:
             if not keep_server:
                 self.close()
+
+
+def _take_ahead(reader: BufferedReader, head: heads.Head) -> bytes:
+    """What was read of the request's body already; what follows the body is left where it is."""
+    end = BodyEnd(length=head.length, is_chunked=head.chunked)
+    if end.is_passed:
+        return b""
+    return reader.read(end.see(reader.peek(1)[: end.wanted]))
 
 
 def _has_news(server: socket.socket) -> bool:
@@ -432,13 +465,13 @@ def build_request(head: heads.Head, port: int) -> bytes:
     local = f"localhost:{port}"
     host = head.value("host")
     told = head.value("x-forwarded-host") or host
-    dropped = {*_CONNECTION_FIELDS, "host", wire.RELAY_PORT_HEADER, *heads.connection_options(head.headers)}
-    lines = [f"{head.method} {head.target} HTTP/1.1", f"Host: {local}"]
+    dropped = {*_CONNECTION_FIELDS, "host", wire.RELAY_PORT_HEADER, *_options(head.headers)}
+    lines = [f"{head.method} {head.target} HTTP/1.{head.version[1]}", f"Host: {local}"]
     for name, value in head.fields:
         key = name.lower()
         if key in dropped or key.startswith(_PLATFORM_PREFIX):
             continue
-        if key == "origin" and value.partition("://")[2].lower() == told.lower():
+        if key == "origin" and told and value.partition("://")[2].lower() == told.lower():
             value = f"http://{local}"
         lines.append(f"{name}: {value}")
     if not any(head.value(name) for name in _FORWARDED) and host:
@@ -448,17 +481,24 @@ def build_request(head: heads.Head, port: int) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def build_response(response: heads.ResponseHead, *, keep: bool) -> bytes:
-    """The answer's head as the client gets it."""
+def build_response(response: heads.ResponseHead, *, keep: bool, is_chunked: bool = False) -> bytes:
+    """The answer's head as the client gets it. ``is_chunked``: the body gets this framing, having none."""
     dropped = {wire.RELAY_HEADER}
     if response.status != 101:
-        dropped |= {*_CONNECTION_FIELDS, *heads.connection_options(response.headers)}
-    lines = [response.lines[0]]
+        dropped |= {*_CONNECTION_FIELDS, *_options(response.headers)}
+    lines = [b"HTTP/1.1" + response.lines[0][len("HTTP/1.1") :]]
     lines += [line for line in response.lines[1:] if line.partition(b":")[0].decode("ascii").lower() not in dropped]
     lines.append(f"{wire.RELAY_HEADER}: {wire.RELAY_RELAYED}".encode("ascii"))
+    if is_chunked:
+        lines.append(b"Transfer-Encoding: chunked")
     if not keep:
         lines.append(b"Connection: close")
     return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def _options(headers: dict[str, list[str]]) -> set[str]:
+    """The fields that are meant for one connection only, by the word of their sender."""
+    return heads.connection_options(headers) - _FRAMING_FIELDS
 
 
 def _end_of(response: heads.ResponseHead, *, method: str) -> BodyEnd:

@@ -221,12 +221,12 @@ class Connection(lean.server.BaseHTTPRequestHandler):
     def _relay(self, head: heads.Head, passing: relay.Relay) -> None:
         """Let a server answer the request."""
         if self._line is None:
-            self._line = relay.Line(passing, self.connection)
+            self._line = relay.Line(passing, self.connection, reader=self.rfile)  # type: ignore[arg-type]
         self.connection.settimeout(0)
         try:
-            # What was read ahead of a body; without one, it is the next request.
-            ahead = self.rfile.read1(_PIECE_BYTES) if head.length or head.chunked else b""
-            self.close_connection = not self._line.carry(head, ahead=ahead or b"")
+            self.close_connection = not self._line.carry(head)
+            if self.close_connection:
+                self._linger()
         except RequestError as error:
             self.connection.settimeout(self.timeout)
             self.close_connection = True
