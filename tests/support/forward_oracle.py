@@ -130,11 +130,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.messages: list[Message] = []
         self.end = COMPLETE
 
-    def read_all(self) -> Reading:
+    def read_all(self, *, keeps_reading: bool) -> Reading:
         self.close_connection = False
-        while not self.close_connection:
-            start = self.rfile.tell()
-            if start == len(self.rfile.getvalue()):
+        while keeps_reading or not self.close_connection:
+            if not self._skip_empty_lines():
                 return Reading(self.messages, COMPLETE)
             count = len(self.messages)
             self.handle_one_request()
@@ -142,6 +141,14 @@ class _Handler(BaseHTTPRequestHandler):
                 return Reading(self.messages, self.end if self.end != COMPLETE else REFUSED)
         rest = self.rfile.read()
         return Reading(self.messages, REFUSED if rest else COMPLETE)
+
+    def _skip_empty_lines(self) -> bool:
+        """As RFC 9112 section 2.2 has it, and http.server has not; whether something follows."""
+        rest = self.rfile.getvalue()[self.rfile.tell() :]
+        while rest.startswith(b"\r\n"):
+            rest = rest[2:]
+        self.rfile.seek(-len(rest), io.SEEK_END)
+        return bool(rest)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("do_"):
@@ -190,9 +197,12 @@ class _Handler(BaseHTTPRequestHandler):
         return line.rstrip(b"\r\n")
 
 
-def read_with_http_server(raw: bytes) -> Reading:
-    """What a server that is built on Python's http.server finds in these bytes."""
-    return _Handler(raw).read_all()
+def read_with_http_server(raw: bytes, *, keeps_reading: bool = False) -> Reading:
+    """What a server that is built on Python's http.server finds in these bytes.
+
+    With ``keeps_reading`` also behind a request that ends the connection: who does is a question of its own.
+    """
+    return _Handler(raw).read_all(keeps_reading=keeps_reading)
 
 
 # -- node --------------------------------------------------------------------------------------------------------------
