@@ -127,7 +127,14 @@ def open_forwarding(
     on_remark: Callable[[str], None] | None,
     may_resume: bool,
 ) -> Forwarding:
-    """See ``Sandbox.forward``."""
+    """See ``Sandbox.forward``.
+
+    Raises:
+        errors.UsageError: a port that cannot be forwarded.
+        errors.ListenError: a local port cannot be had.
+        errors.SandboxSuspendedError: it is suspended, and must not be resumed.
+        errors.MicroVMEndedError: the MicroVM has ended.
+    """
     hook_port = settings.number("hook_port", environ=link.place.environ)
     routes = ports.plan(specs, local_port=local_port, hook_port=hook_port)
     check_seconds(poll_interval)
