@@ -26,6 +26,7 @@ _LOOPBACK_6 = "::1"
 MAX_CLIENTS = 1200  # more wait until one leaves
 BACKLOG = 1024
 REPEAT_SECONDS = 30.0  # between two reports of the same
+MAX_REPORTS = 50  # in that time
 JOIN_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
 _NO_SUCH_FAMILY = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT})
@@ -73,7 +74,7 @@ class Forwarder:
             gate, self._upstreams, self._locals, is_direct, self.report, on_end, self._ending
         )
         self._listeners: dict[int, tuple[socket.socket, int]] = {}  # descriptor → the socket, its remote port
-        self._wake_reader, self._wake_writer = os.pipe()
+        self._wakers: tuple[int, int] | None = None  # the two ends of a pipe
         self._lock = threading.Lock()  # guards the two below
         self._clients: dict[threading.Thread, Pipe] = {}
         self._is_closed = False
@@ -94,6 +95,7 @@ class Forwarder:
             self._close_listeners()
             raise
         self._locals.update(self.routes)
+        self._wakers = os.pipe()
         self._acceptor.start()
 
     def close(self) -> None:
@@ -103,9 +105,11 @@ class Forwarder:
                 return
             self._is_closed = True
         self._ending.set()
-        os.write(self._wake_writer, b"!")
-        if self._acceptor.is_alive():
+        if self._wakers is not None:
+            os.write(self._wakers[1], b"!")
             self._acceptor.join()
+            for descriptor in self._wakers:
+                os.close(descriptor)
         self._close_listeners()
         self._upstreams.close()
         with self._lock:
@@ -115,8 +119,6 @@ class Forwarder:
         end = time.monotonic() + JOIN_SECONDS  # one may be waiting for the service
         for thread in running:
             thread.join(max(0.0, end - time.monotonic()))
-        os.close(self._wake_reader)
-        os.close(self._wake_writer)
 
     def __enter__(self) -> Forwarder:
         self.open()
@@ -131,18 +133,21 @@ class Forwarder:
         """Tell of a problem, unless that was done a moment ago."""
         now = time.monotonic()
         with self._lock:
-            last = self._reported.get(text)
-            if last is not None and now - last < REPEAT_SECONDS:
-                return
             self._reported = {each: at for each, at in self._reported.items() if now - at < REPEAT_SECONDS}
+            if text in self._reported or len(self._reported) >= MAX_REPORTS:
+                return
             self._reported[text] = now
-        self._report_to(text)
+        try:
+            self._report_to(text)
+        except Exception:  # it is not ours, and connections do not end because nobody can be told
+            _logger.exception("a remark could not be made: %s", text)
 
     # -- accepting -----------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
         poller = select.poll()
-        poller.register(self._wake_reader, select.POLLIN)
+        assert self._wakers is not None
+        poller.register(self._wakers[0], select.POLLIN)
         for number in self._listeners:
             poller.register(number, select.POLLIN)
         while not self._ending.is_set():
@@ -164,7 +169,8 @@ class Forwarder:
             self.report(f"a connection cannot be accepted: {error.strerror or error}")
             self._ending.wait(_PAUSE_SECONDS)
             return
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):  # it may be gone already
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         pipe = Pipe(sock)
         thread = threading.Thread(
             target=self._serve, args=(pipe, remote, str(address[0])), name="vmnest-forward-client", daemon=True

@@ -6,6 +6,7 @@ import select
 import threading
 
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
+from ..wire import pipes
 from ..wire.pipes import Pipe
 from .gate import Gate
 
@@ -16,6 +17,7 @@ CONNECT_SECONDS = 20.0
 IDLE_LIMIT_SECONDS = 55.0
 IDLE_LIMIT_UNREPEATABLE_SECONDS = 5.0
 MAX_IDLE = 64
+PROBE_SECONDS = 30  # of silence, after which the system asks whether the peer is still there
 
 
 class Upstream(Pipe):
@@ -44,7 +46,7 @@ class Upstreams:
         """
         limit = IDLE_LIMIT_SECONDS if is_repeatable else IDLE_LIMIT_UNREPEATABLE_SECONDS
         found = None if must_be_new else self._take_idle(limit)
-        upstream = found or Upstream(self._gate.open(Deadline(CONNECT_SECONDS)))
+        upstream = found or self._open()
         with self._lock:
             self._in_use.add(upstream)
             if self._is_closed:
@@ -82,6 +84,11 @@ class Upstreams:
             for each in self._in_use:
                 each.interrupt()
         self.drop_idle()
+
+    def _open(self) -> Upstream:
+        sock = self._gate.open(Deadline(CONNECT_SECONDS))
+        pipes.probe(sock, seconds=PROBE_SECONDS)  # some networks forget connections that say nothing, without a word
+        return Upstream(sock)
 
     def _take_idle(self, limit: float) -> Upstream | None:
         """The one that was used last, if it is fresh and its peer has neither ended it nor said anything."""
