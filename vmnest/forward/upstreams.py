@@ -93,11 +93,12 @@ class Upstreams:
     def _take_idle(self, limit: float) -> Upstream | None:
         """The one that was used last, if it is fresh and its peer has neither ended it nor said anything."""
         while True:
+            now = self._clock.monotonic()
             with self._lock:
-                if not self._idle:
-                    return None
+                if not self._idle or IDLE_LIMIT_SECONDS >= now - self._idle[-1].idle_since > limit:
+                    return None  # what is too old for this request serves others
                 upstream = self._idle.pop()
-            if upstream.idle_since >= self._clock.monotonic() - limit and not _has_news(upstream):
+            if upstream.idle_since >= now - IDLE_LIMIT_SECONDS and not _has_news(upstream):
                 return upstream
             upstream.close()
 
