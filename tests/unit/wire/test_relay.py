@@ -1,14 +1,17 @@
 """The byte pump: both ways, half-close, back-pressure."""
 
 import contextlib
+import gc
 import hashlib
 import os
 import socket
 import threading
+import time
 
 import pytest
 
-from vmnest.wire import relay
+from tests.support.pairs import tcp_pair
+from vmnest.wire import buffers, relay
 
 
 @pytest.fixture
@@ -82,7 +85,7 @@ def test_a_slow_reader_holds_its_writer_back(line):
                 sent += near.send(b"x" * 65536)
         if sent == before:
             break
-    assert sent < 8 * relay.BUFFER_BYTES
+    assert sent < 8 * buffers.BUFFER_BYTES
     near.shutdown(socket.SHUT_WR)
     assert read_all(far)[0] == sent
 
@@ -145,3 +148,72 @@ def test_bytes_read_ahead_go_first():
         relay.pump(left, right, from_left=b"hel", from_right=b"wor")
         assert far.recv(10) + far.recv(10) == b"hello"
         assert near.recv(10) + near.recv(10) == b"world"
+
+
+def test_a_peer_that_has_left_does_not_keep_the_pump_of_a_silent_one():
+    (near, left), (right, far) = tcp_pair(), tcp_pair()
+    with near, left, right, far:
+        thread = threading.Thread(target=relay.pump, args=(left, right), kwargs={"probe_seconds": 1})
+        thread.start()
+        # A closed socket answers for a minute, unless it is told another time.
+        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, 1)
+        near.close()
+        far.settimeout(10)
+        assert far.recv(1) == b""
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_a_reset_ends_the_pump_even_while_the_other_peer_does_not_read(monkeypatch):
+    monkeypatch.setattr(relay, "LAST_WORDS_SECONDS", 0.1)
+    (near, left), (right, far) = tcp_pair(), tcp_pair()
+    with near, left, right, far:
+        thread = threading.Thread(target=relay.pump, args=(left, right))
+        thread.start()
+        near.settimeout(0.5)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                near.send(bytes(65536))
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        near.close()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_what_one_said_before_it_left_still_arrives():
+    near, left = socket.socketpair()
+    right, far = tcp_pair()
+    said = bytes(1_000_000)
+    with near, left, right, far:
+        thread = threading.Thread(target=relay.pump, args=(left, right))
+        thread.start()
+        near.sendall(said)  # more than its peer has room for: some of it is in the pump
+        near.close()  # of a pair that is not TCP, this shows at once
+        assert read_all(far)[0] == len(said)
+        far.shutdown(socket.SHUT_WR)
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_those_that_wait_hold_no_buffers():
+    with contextlib.ExitStack() as stack:
+        lines = [[stack.enter_context(one) for _ in range(2) for one in socket.socketpair()] for _ in range(20)]
+        threads = [threading.Thread(target=relay.pump, args=(line[1], line[2])) for line in lines]
+        for thread, (near, _, _, far) in zip(threads, lines, strict=True):
+            thread.start()
+            for one, other in ((near, far), (far, near)):
+                one.sendall(b"a few words")
+                assert other.recv(100) == b"a few words"
+        end = time.monotonic() + 10
+        while buffers_there_are() > len(lines) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert buffers_there_are() <= len(lines)  # two each, if each kept its own
+        for near, _, _, far in lines:
+            near.close()
+            far.close()
+        for thread in threads:
+            thread.join(10)
+
+
+def buffers_there_are():
+    return sum(isinstance(one, memoryview) and len(one) == buffers.BUFFER_BYTES for one in gc.get_objects())
