@@ -21,6 +21,7 @@ from .flows import BrokenError, Flow
 __all__ = ["carry"]
 
 KEEP_ALIVE_SECONDS = 25.0
+LAST_WORDS_SECONDS = 10.0  # how long one that has gone is still listened to, while nobody takes what it said
 _PAYLOAD_BYTES = 8
 _UNTIL_CLOSE = http1.Framing(http1.UNTIL_CLOSE)
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
@@ -50,14 +51,15 @@ def carry(
             return
         now = clock.monotonic()
         said_at = now if moved else said_at
-        left = None
+        left = LAST_WORDS_SECONDS if out.is_cut or back.is_cut else None
         if keeper is not None and not out.has_ended:
             left = said_at + keep_alive_seconds - now
             if left <= 0:
                 said_at, left = now, keep_alive_seconds
                 if keeper.ping(out.flow):
                     continue
-        _wait(out, back, left)
+        if not _wait(out, back, left) and (out.is_cut or back.is_cut):
+            return
 
 
 class _Way:
@@ -66,6 +68,7 @@ class _Way:
     Attributes:
         has_ended: Nothing more is taken from the source.
         is_over: Nothing more goes to the sink.
+        is_cut: Because nobody is there.
     """
 
     def __init__(self, source: Pipe, sink: Pipe, scanner: framing.FrameScanner | None, *, probe_seconds: int) -> None:
@@ -74,6 +77,7 @@ class _Way:
         self.has_ended = False
         self.flow = Flow(source, sink, _UNTIL_CLOSE, out=_UNTIL_CLOSE, edit=None if scanner is None else scanner.feed)
         self.is_over = False
+        self.is_cut = False
         self._probe_seconds = probe_seconds
 
     def advance(self) -> bool:
@@ -89,8 +93,7 @@ class _Way:
         except BrokenError as error:
             if error.pipe is self.source:
                 raise
-            # Who takes nothing any more may have said something before, which is still on its way.
-            self.is_over = self.has_ended = True
+            self.cut()
             return False
         if self.flow.is_read and not self.has_ended:
             self.has_ended = True
@@ -98,6 +101,10 @@ class _Way:
         if self.flow.is_done:
             self.is_over = self.sink.end_sending()
         return moved
+
+    def cut(self) -> None:
+        """There is nobody at its end. What came from there before may still be on its way."""
+        self.is_over = self.is_cut = self.has_ended = True
 
     @property
     def reads(self) -> bool:
@@ -128,20 +135,22 @@ class _Keeper:
         return True
 
 
-def _wait(out: _Way, back: _Way, seconds: float | None) -> None:
-    """Sleep until one of them can go on, or somebody has gone without whom they will not."""
+def _wait(out: _Way, back: _Way, seconds: float | None) -> bool:
+    """Sleep until one of them can go on, or somebody has gone without whom they will not; False if time is over."""
     poller = select.poll()
     unasked: dict[int, _Way] = {}
     for reader, writer in ((out, back), (back, out)):
         pipe = reader.source
         if reader.reads and pipe.has_pending:
-            return
+            return True
         events = pipe.interest(reading=reader.reads, writing=writer.writes)
         if events:
             poller.register(pipe, events)
         elif not writer.is_over:  # an error is told without being asked for
             poller.register(pipe, 0)
             unasked[pipe.fileno()] = writer
-    for number, found in poller.poll(None if seconds is None else seconds * 1000):
+    ready = poller.poll(None if seconds is None else seconds * 1000)
+    for number, found in ready:
         if found & _GONE and number in unasked:
-            unasked[number].is_over = True
+            unasked[number].cut()
+    return bool(ready)

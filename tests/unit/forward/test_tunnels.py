@@ -210,6 +210,14 @@ def test_what_a_client_said_before_it_left_still_arrives() -> None:
         line.join()
 
 
+def test_a_client_that_has_left_is_not_listened_to_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnels, "LAST_WORDS_SECONDS", 0.1)
+    with tunnel() as line:
+        fill(line.client)
+        reset(line.client)
+        line.join()
+
+
 def test_an_interruption_of_both_ends_the_tunnel_even_of_peers_that_do_not_read() -> None:
     with tunnel() as line:
         for each in (line.client, line.server):
