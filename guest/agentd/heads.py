@@ -42,13 +42,15 @@ class Head:
 
     __slots__ = ("chunked", "fields", "headers", "length", "method", "target", "version")
 
-    def __init__(self, method: str, target: str, *, version: tuple[int, int], headers: dict[str, list[str]]) -> None:
+    def __init__(self, method: str, target: str, *, version: tuple[int, int], fields: list[tuple[str, str]]) -> None:
         self.method = method
         self.target = target
         self.version = version
-        self.headers = headers
-        self.fields: list[tuple[str, str]] = []
-        self.length, self.chunked = parse_framing(headers)
+        self.fields = fields
+        self.headers = _by_name(fields)
+        self.length, self.chunked = parse_framing(self.headers)
+        if self.chunked and version < (1, 1):  # RFC 9112 section 6.1: what is between may not know chunks
+            raise HeadError("a chunked body in HTTP/1.0")
 
     def value(self, name: str) -> str:
         """The first value of a header, or an empty string."""
@@ -88,7 +90,7 @@ class Head:
     @property
     def asks_upgrade(self) -> bool:
         """Whether the client wants to speak another protocol."""
-        return "upgrade" in connection_options(self.headers) and "upgrade" in self.headers
+        return self.version >= (1, 1) and "upgrade" in self.headers and "upgrade" in connection_options(self.headers)
 
     @property
     def expects_continue(self) -> bool:
@@ -111,11 +113,7 @@ def parse(lines: Sequence[bytes]) -> Head:
     if version[1] != b"1":
         raise HeadError("this HTTP version is not served", status=505)
     fields = parse_fields(lines[1:])
-    head = Head(
-        words[0].decode("ascii"), words[1].decode("latin-1"), version=(1, int(version[2])), headers=_by_name(fields)
-    )
-    head.fields = fields
-    return head
+    return Head(words[0].decode("ascii"), words[1].decode("latin-1"), version=(1, int(version[2])), fields=fields)
 
 
 class ResponseHead:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import errno
+import os
 import queue
 import socket
+import struct
 import threading
 import time
 
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-MAX_CONNECTIONS = 1280  # a thousand processes, each watched by a client of its own, and room for others
-_MAX_HEADER_LINES = 256
+# A thousand processes, each watched by a client of its own, and room for others; those that relay come on top.
+MAX_CONNECTIONS = 1280 + relay.MAX_RELAYED
+_MAX_HEADER_LINES = 640
 _BACKLOG = 1024
 # Of each connection, to join a head and a small body; larger blocks pass it by. What a thousand of these have touched
 # once, the heap does not give back.
@@ -221,19 +224,29 @@ class Connection(lean.server.BaseHTTPRequestHandler):
     def _relay(self, head: heads.Head, passing: relay.Relay) -> None:
         """Let a server answer the request."""
         if self._line is None:
-            self._line = relay.Line(passing, self.connection, reader=self.rfile)  # type: ignore[arg-type]
+            self._line = relay.Line(passing, self.connection)
         self.connection.settimeout(0)
         try:
-            self.close_connection = not self._line.carry(head)
-            if self.close_connection:
-                self._linger()
-        except RequestError as error:
+            keep, taken = self._line.carry(head, ahead=self.rfile.peek(1))  # type: ignore[attr-defined]
+        except relay.RelayError as error:
             self.connection.settimeout(self.timeout)
-            self.close_connection = True
+            self.close_connection |= bool(head.length or head.chunked)
             self._send(relay.build_error(error), head=head)
-            self._linger()
-        finally:
+        except PeerGoneError:
+            if head.version < (1, 1):
+                self._reset()
+            raise
+        else:
             self.connection.settimeout(self.timeout)
+            self.rfile.read(taken)
+            self.close_connection = not keep
+        if self.close_connection:
+            self._linger()
+
+    def _reset(self) -> None:
+        """End the connection as one that failed: where its end may be that of an answer, another would look whole."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        os.close(self.connection.detach())
 
     def version_string(self) -> str:
         """The Server header."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from guest.agentd import heads, relay, wire
+from guest.agentd import heads, relay_heads, wire
 from tests.support.agent import Agent
 
 SECONDS = 10.0
@@ -144,11 +144,11 @@ def answering(data: bytes, *, seen: list[list[str]] | None = None) -> Script:
 
 
 def refusal(peer: Peer) -> tuple[int, str, str]:
-    """Status, code and relay header of an answer of the agent's own, after which it closes."""
+    """Status, code and relay header of an answer of the agent's own."""
     head = peer.head()
     fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
-    assert fields["connection"] == "close"
-    return int(head[0].split()[1]), json.loads(peer.rest())["code"], fields[wire.RELAY_HEADER]
+    document = json.loads(peer.read(int(fields["content-length"])))
+    return int(head[0].split()[1]), document["code"], fields[wire.RELAY_HEADER]
 
 
 # -- heads
@@ -203,30 +203,30 @@ def test_an_answer_arrives_as_it_was_sent(shared_agent: Agent, serve: Callable[.
     ],
 )
 def test_only_an_origin_of_the_same_host_becomes_local(fields: list[str], origin: str) -> None:
-    lines = relay.build_request(parse(request(7, "GET / HTTP/1.1", *fields)), 7).split(b"\r\n")
+    lines = relay_heads.build_request(parse(request(7, "GET / HTTP/1.1", *fields)), port=7).split(b"\r\n")
     assert [line for line in lines if line.startswith(b"Origin")] == [b"Origin: " + origin.encode()]
 
 
 def test_an_opaque_origin_is_nobodys_even_without_a_host() -> None:
     head = parse(b"GET / HTTP/1.0\r\nOrigin: null\r\n\r\n")
-    assert b"\r\nOrigin: null\r\n" in relay.build_request(head, 7)
+    assert b"\r\nOrigin: null\r\n" in relay_heads.build_request(head, port=7)
 
 
 def test_what_the_forwarder_says_of_the_client_is_left_alone() -> None:
     fields = ["X-Forwarded-Host: a:1", "X-Forwarded-Proto: http", "X-Forwarded-For: 1.2.3.4"]
-    built = relay.build_request(parse(request(7, "GET / HTTP/1.1", *fields)), 7).decode().split("\r\n")
+    built = relay_heads.build_request(parse(request(7, "GET / HTTP/1.1", *fields)), port=7).decode().split("\r\n")
     assert [line for line in built if line.startswith("X-Forwarded")] == fields
 
 
 @pytest.mark.parametrize("field", ["Content-Length: 5", "Transfer-Encoding: chunked"])
 def test_no_client_can_have_the_framing_taken_out(field: str) -> None:
     head = parse(request(7, "POST / HTTP/1.1", field, f"Connection: {field.partition(':')[0]}"))
-    assert f"\r\n{field}\r\n".encode() in relay.build_request(head, 7)
+    assert f"\r\n{field}\r\n".encode() in relay_heads.build_request(head, port=7)
 
 
 def test_no_server_can_have_the_framing_taken_out() -> None:
     response = heads.parse_response([b"HTTP/1.1 200 OK", b"Content-Length: 5", b"Connection: content-length"])
-    assert b"\r\nContent-Length: 5\r\n" in relay.build_response(response, keep=True)
+    assert b"\r\nContent-Length: 5\r\n" in relay_heads.build_response(response, keep=True, in_chunks=False)
 
 
 def parse(data: bytes) -> heads.Head:
@@ -479,7 +479,7 @@ def test_malformed_chunks_of_a_request_are_refused(shared_agent: Agent, serve: C
     server = serve(lambda peer: peer.rest())
     with dialled(shared_agent) as client:
         client.send(request(server.port, "POST / HTTP/1.1", "Transfer-Encoding: chunked") + b"3\r\nabcd\r\n")
-        assert refusal(client) == (400, "bad_argument", "broken")
+        assert refusal(client) == (400, "bad_request", "bad_request")
 
 
 def test_malformed_chunks_after_the_answer_began_are_no_second_answer(
@@ -543,3 +543,244 @@ def test_a_kept_connection_to_a_server_ends_with_its_client(shared_agent: Agent,
         client.send(request(server.port))
         client.head()
     server.join()
+
+
+# -- other protocols
+
+UPGRADE = ("Connection: Upgrade", "Upgrade: echo")
+SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+
+
+def test_after_a_101_bytes_are_bytes_until_both_have_ended(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+    seen: list[list[str]] = []
+
+    def script(peer: Peer) -> None:
+        seen.append(peer.head())
+        peer.send(SWITCHED + b"first")
+        assert peer.read(5) == b"early"
+        assert peer.rest() == b"\0\r\n\r\nlast"  # the client has ended its side only
+        peer.send(b"after that")
+
+    server = serve(script)
+    with dialled(shared_agent) as client:
+        client.send(request(server.port, "GET /ws HTTP/1.1", *UPGRADE, "Sec-WebSocket-Key: x") + b"early")
+        assert client.head() == [*SWITCHED.decode().split("\r\n")[:-2], "vmnest-relay: relayed"]
+        assert client.read(5) == b"first"
+        client.send(b"\0\r\n\r\nlast")
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.rest() == b"after that"
+    assert seen[0][-3:] == ["X-Forwarded-Proto: https", *UPGRADE]
+    assert "Sec-WebSocket-Key: x" in seen[0]
+
+
+def test_a_server_may_end_its_side_first(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+    def script(peer: Peer) -> None:
+        peer.head()
+        peer.send(SWITCHED + b"bye")
+        peer.socket.shutdown(socket.SHUT_WR)
+        assert peer.rest() == b"still here"
+
+    server = serve(script)
+    with dialled(shared_agent) as client:
+        client.send(request(server.port, "GET / HTTP/1.1", *UPGRADE))
+        client.head()
+        assert client.rest() == b"bye"
+        client.send(b"still here")
+    server.join()
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_tunnel_ends_when_either_end_is_gone(
+    shared_agent: Agent, serve: Callable[..., Server], has_ended: bool
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.head()
+        peer.send(SWITCHED)
+        assert peer.read(2) == b"hi"
+        if has_ended:
+            assert peer.has_ended()
+            done.set()
+        assert peer.has_ended()
+
+    done = threading.Event()
+    server = serve(script)
+    with dialled(shared_agent) as client:
+        client.send(request(server.port, "GET / HTTP/1.1", *UPGRADE))
+        client.head()
+        client.send(b"hi")
+        if has_ended:
+            client.socket.shutdown(socket.SHUT_WR)
+            assert done.wait(SECONDS)
+        client.reset()
+        server.join()
+
+
+def test_a_tunnel_carries_much_both_ways_at_once(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+    piece = bytes(range(256)) * 256
+    count = 100
+
+    def script(peer: Peer) -> None:
+        peer.head()
+        peer.send(SWITCHED)
+        for _ in range(count):
+            peer.send(peer.read(len(piece)))
+
+    server = serve(script)
+    with dialled(shared_agent) as client:
+        client.send(request(server.port, "GET / HTTP/1.1", *UPGRADE))
+        client.head()
+        sender = threading.Thread(target=lambda: [client.send(piece) for _ in range(count)])
+        sender.start()
+        assert all(client.read(len(piece)) == piece for _ in range(count))
+        sender.join(SECONDS)
+
+
+def test_an_upgrade_that_is_declined_is_an_answer_like_any(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+    seen: list[list[str]] = []
+
+    def script(peer: Peer) -> None:
+        for _ in range(2):
+            seen.append(peer.head())
+            peer.send(OK)
+
+    server = serve(script)
+    with dialled(shared_agent) as client:
+        client.send(request(server.port, "GET /1 HTTP/1.1", *UPGRADE) + request(server.port, "GET /2 HTTP/1.1"))
+        for _ in range(2):
+            client.head()
+            assert client.read(2) == b"ok"
+    assert [head[0] for head in seen] == ["GET /1 HTTP/1.1", "GET /2 HTTP/1.1"]
+
+
+# -- ports
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_server_on_ipv6_only_is_found(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+    server = serve(answering(OK), family=socket.AF_INET6, host="::1")
+    with dialled(shared_agent) as client:
+        client.send(request(server.port))
+        assert client.head()[0] == "HTTP/1.1 200 OK"
+
+
+def test_a_port_on_which_nothing_listens_is_told(shared_agent: Agent) -> None:
+    with dialled(shared_agent) as client:
+        client.send(request(free_port()))
+        assert refusal(client) == (502, "not_listening", "not_listening")
+
+
+def test_the_agents_own_ports_are_not_passed_on_to(shared_agent: Agent) -> None:
+    for port in (shared_agent.port, shared_agent.hook_port):
+        with dialled(shared_agent) as client:
+            client.send(request(port, "POST / HTTP/1.1", "Content-Length: 5") + b"hello")
+            assert refusal(client) == (403, "port_refused", "port_refused")
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-1", "+1", "1_0", "080000", "8000, 8001", "x", "\xb2", "9\xb2"])
+def test_a_bad_port_is_refused(shared_agent: Agent, port: str) -> None:
+    with dialled(shared_agent) as client:
+        client.send(request(port))
+        assert refusal(client) == (400, "bad_request", "bad_request")
+
+
+def test_two_ports_are_refused(shared_agent: Agent) -> None:
+    with dialled(shared_agent) as client:
+        client.send(request(8000, "GET / HTTP/1.1", f"{wire.RELAY_PORT_HEADER}: 8000"))
+        assert refusal(client) == (400, "bad_request", "bad_request")
+
+
+def test_the_hook_port_passes_nothing_on(shared_agent: Agent) -> None:
+    reply = shared_agent.request("GET", "/", headers={wire.RELAY_PORT_HEADER: "1"}, port=shared_agent.hook_port)
+    assert (reply.status, reply.headers.get(wire.RELAY_HEADER)) == (404, None)
+
+
+# -- connections
+
+
+def test_both_connections_are_used_again(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+    def script(peer: Peer) -> None:
+        for number in range(3):
+            assert peer.head()[0] == f"GET /{number} HTTP/1.1"
+            peer.send(OK)
+
+    server = serve(script)
+    with dialled(shared_agent) as client:
+        for number in range(3):
+            client.send(request(server.port, f"GET /{number} HTTP/1.1"))
+            assert "Connection: close" not in client.head()
+            assert client.read(2) == b"ok"
+        client.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")  # and for the agent itself
+        assert client.head()[0] == "HTTP/1.1 200 OK"
+    assert server.connections == 1
+
+
+def test_a_request_that_meets_a_stale_connection_is_sent_again(
+    shared_agent: Agent, serve: Callable[..., Server]
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.head()
+        peer.send(OK)
+        peer.head()  # and ends without a word
+
+    server = serve(script, answering(OK))
+    with dialled(shared_agent) as client:
+        for _ in range(2):
+            client.send(request(server.port))
+            assert client.head()[0] == "HTTP/1.1 200 OK"
+            assert client.read(2) == b"ok"
+    assert server.connections == 2
+
+
+def test_a_request_that_must_not_run_twice_has_a_connection_of_its_own(
+    shared_agent: Agent, serve: Callable[..., Server]
+) -> None:
+    server = serve(answering(OK), answering(b""))
+    with dialled(shared_agent) as client:
+        client.send(request(server.port))
+        client.head()
+        client.read(2)
+        client.send(request(server.port, "POST / HTTP/1.1", "Content-Length: 2") + b"hi")
+        assert refusal(client) == (502, "broken", "broken")
+    assert server.connections == 2
+
+
+def test_a_request_for_another_port_goes_there(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+    servers = [serve(answering(OK.replace(b"ok", name))) for name in (b"s0", b"s1")]
+    with dialled(shared_agent) as client:
+        for server, name in zip(servers, (b"s0", b"s1"), strict=True):
+            client.send(request(server.port))
+            client.head()
+            assert client.read(2) == name
+
+
+@pytest.mark.parametrize(
+    ("fields", "body"),
+    [
+        ([], b""),
+        (["Content-Length: 5"], b"hello"),
+        (["Transfer-Encoding: chunked"], b"5\r\nhello\r\n0\r\nX: 1\r\n\r\n"),
+    ],
+)
+@pytest.mark.parametrize("piece", [1, 7, 100_000])
+def test_requests_that_come_together_are_neither_lost_nor_mixed(
+    shared_agent: Agent, serve: Callable[..., Server], fields: list[str], body: bytes, piece: int
+) -> None:
+    def script(peer: Peer) -> None:
+        name = peer.head()[0].split()[1][1:].encode()
+        assert peer.read(len(body)) == body
+        peer.send(OK.replace(b"ok", name))
+
+    server = serve(*[script] * 3)
+    data = b"".join(request(server.port, f"POST /r{number} HTTP/1.1", *fields) + body for number in range(3))
+    with dialled(shared_agent) as client:
+        client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for at in range(0, len(data), piece):
+            client.send(data[at : at + piece])
+        for number in range(3):
+            assert client.head()[0] == "HTTP/1.1 200 OK"
+            assert client.read(2) == b"r%d" % number
