@@ -19,6 +19,7 @@ pytest_plugins = [
     "tests.support.emulated",
     "tests.support.planes",
     "tests.support.processes",
+    "tests.support.relay_peers",  # after the agent
     "tests.support.sites",
     "tests.support.skips",
     "tests.support.sound_agent",
