@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from guest.agentd import wire
 from tests.support.agent import Agent
-from tests.support.relay_peers import OK, Peer, Server, answering, dialled, refusal, request
+from tests.support.relay_peers import OK, SECONDS, Peer, Server, answering, dialled, refusal, request
 
 # -- ports
 
@@ -143,3 +147,59 @@ def test_requests_that_come_together_are_neither_lost_nor_mixed(
         for number in range(3):
             assert client.head()[0] == "HTTP/1.1 200 OK"
             assert client.read(2) == b"r%d" % number
+
+
+# -- many at a time
+
+MANY = 1024
+MAX_GROWTH_KIB = 60 * 1024
+
+
+def rss_kib(agent: Agent) -> int:
+    lines = Path(f"/proc/{agent.process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Room for both ends of every tunnel in this process."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, limits[1]), limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_the_agent_is_well_under_as_many_idle_tunnels_as_may_be(many_files: None, agent: Agent) -> None:
+    upgrade = ("Connection: Upgrade", "Upgrade: echo")
+    switched = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
+        listener.settimeout(SECONDS)
+        asked = request(listener.getsockname()[1], "GET / HTTP/1.1", *upgrade)
+        assert agent.request("GET", "/healthz").status == 200
+        before = rss_kib(agent)
+        clients = []
+        for _ in range(MANY):
+            client = stack.enter_context(dialled(agent))
+            client.send(asked)
+            server = Peer(stack.enter_context(listener.accept()[0]))
+            server.head()
+            server.send(switched + b"hello")
+            client.head()
+            assert client.read(5) == b"hello"
+            clients.append((client, server))
+        assert rss_kib(agent) - before < MAX_GROWTH_KIB
+        with dialled(agent) as one_more:
+            one_more.send(asked)
+            assert refusal(one_more) == (503, "overloaded", "full")
+        assert agent.request("GET", "/healthz").status == 200
+        assert agent.shell("echo works").stdout == b"works\n"
+        for peer in clients[0]:
+            peer.socket.close()
+        with dialled(agent) as one_more:  # a place is free as soon as the agent has seen that they left
+            end = time.monotonic() + SECONDS
+            while True:
+                one_more.send(request(1))
+                if refusal(one_more)[2] != "full":
+                    break
+                assert time.monotonic() < end
