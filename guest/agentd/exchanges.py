@@ -25,7 +25,7 @@ class ServerGoneError(Exception):
 
 
 def is_repeatable(head: heads.Head) -> bool:
-    """The request may be sent twice."""
+    """The request may be sent again, if the server has gone without a word."""
     return head.method in _REPEATABLE and not (head.length or head.chunked)
 
 
@@ -40,6 +40,7 @@ class Exchange:
         port: The server's.
 
     Attributes:
+        is_heard: The server has said something.
         keeps_client: The client's connection can be used further.
         keeps_server: The server's can.
     """
@@ -61,8 +62,8 @@ class Exchange:
         )
         self._back = passages.Passage(server, client, end=BodyEnd())
         self._is_taken = True  # the server takes the request's body
-        self._is_heard = False  # the server has said something
         self._is_answering = False
+        self.is_heard = False
         self.keeps_client = False
         self.keeps_server = False
 
@@ -70,11 +71,6 @@ class Exchange:
     def taken(self) -> int:
         """How much of what was read ahead was a part of the request."""
         return self._ahead_bytes - len(self._upload.ahead)
-
-    @property
-    def is_repeatable(self) -> bool:
-        """It may be sent again, after the server went without a word."""
-        return not self._is_heard and is_repeatable(self._head)
 
     def run(self) -> None:
         """Carry it.
@@ -138,7 +134,7 @@ class Exchange:
             raise ServerGoneError(error.strerror or str(error)) from error
         if not data:
             raise ServerGoneError("it ended the connection")
-        self._is_heard = True
+        self.is_heard = True
         return data
 
     # -- the rest of it

@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import socket
 import threading
-import time
 
 from . import answers, heads, wire
 from .errors import RequestError, is_exhaustion
@@ -27,8 +26,6 @@ CONNECT_SECONDS = 5.0
 _ADDRESSES = ("127.0.0.1", "::1")
 # One of the reasons for which there is nobody at an address: nobody listens, or there is no IPv6.
 _NOBODY = frozenset({errno.ECONNREFUSED, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-# Servers end idle connections, at the worst just when the next request is sent. A new one costs less than the doubt.
-_IDLE_SECONDS = 1.0
 
 
 class RelayError(RequestError):
@@ -83,7 +80,6 @@ class Line:
         self._is_counted = False
         self._server: socket.socket | None = None
         self._port = 0  # the server's
-        self._used_at = 0.0
 
     def carry(self, head: heads.Head, *, ahead: bytes) -> tuple[bool, int]:
         """Carry one request.
@@ -126,19 +122,18 @@ class Line:
             try:
                 exchange.run()
             except ServerGoneError as error:
-                if not (is_used and exchange.is_repeatable):
+                if not is_used or exchange.is_heard:
                     raise RelayError(502, wire.RELAY_BROKEN, f"no answer from port {port}: {error}") from error
-                is_used = False  # it had ended the connection just when that was used again
+                is_used = False  # it has ended the connection just when that was used again
             else:
                 return exchange.keeps_client, exchange.taken
             finally:
-                self._used_at = time.monotonic()
                 if not exchange.keeps_server:
                     self._hang_up()
 
     def _is_usable(self, port: int) -> bool:
         """The connection that there is will do."""
-        if self._server is None or self._port != port or time.monotonic() - self._used_at > _IDLE_SECONDS:
+        if self._server is None or self._port != port:
             return False
         try:
             self._server.recv(1, socket.MSG_PEEK)
