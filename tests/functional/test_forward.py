@@ -392,6 +392,21 @@ def test_what_may_have_been_done_is_not_asked_for_again(forward: Forward) -> Non
     assert len(forwarded.endpoint.calls) == 1
 
 
+@pytest.mark.parametrize("said", [b"HTTP/1.1 200 O", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
+def test_what_has_begun_to_be_answered_is_not_asked_for_again(forward: Forward, said: bytes) -> None:
+    def answers_in_part(call: Call) -> bool | None:
+        if call.read() != b"pay":
+            return call.answer()
+        call.send(said)
+        return False
+
+    forwarded = forward(answers_in_part)
+    client = forwarded.client()
+    assert client.get().status == 200  # the connection to the endpoint was used before
+    assert client.get("/", method="POST", body=b"pay").status == 502
+    assert [call.method for call in forwarded.endpoint.calls] == ["GET", "POST"]
+
+
 def test_an_answer_that_is_none_is_a_bad_gateway(forward: Forward) -> None:
     answer = forward(raw(b"220 mail ready\r\n\r\n")).get()
     assert answer.status == 502

@@ -21,7 +21,11 @@ _MAX_AHEAD_BYTES = 65536
 
 
 class Crossing:
-    """The bytes of one exchange."""
+    """The bytes of one exchange.
+
+    Attributes:
+        is_heard: The upstream has said something: it knows of the request.
+    """
 
     def __init__(self, client: Pipe, framing: http1.Framing) -> None:
         self._client = client
@@ -30,6 +34,7 @@ class Crossing:
         self._upload: Flow | None = None
         self._takes_no_more = False  # the upstream; its answer may be on the way all the same
         self._client_has_ended = False
+        self.is_heard = False
 
     @property
     def can_repeat(self) -> bool:
@@ -52,6 +57,7 @@ class Crossing:
         """Let the request go to that upstream, from its first byte on."""
         self._upstream = upstream
         self._takes_no_more = False
+        self.is_heard = False
         if self._upload is not None:
             self._upload.repeat(upstream, lead=head)
         else:
@@ -73,6 +79,7 @@ class Crossing:
                 data = self._upstream.receive()
                 if data == b"":
                     raise http1.TruncatedError("the connection ended without an answer")
+                self.is_heard = self.is_heard or data is not None
                 head = None if data is None else buffer.feed(data)
                 if head is not None:
                     self._upstream.ahead = buffer.rest + self._upstream.ahead

@@ -183,7 +183,8 @@ class Exchange:
             raise GoneError from error
         has_ended = not _is_malformed(error.reason)
         # What cannot be repeated has got a used connection only if that was fresh: see ``Upstreams.take``.
-        if has_ended and upstream.was_used and self._may_try_again("stale"):
+        is_stale = upstream.was_used and not self._crossing.is_heard
+        if has_ended and is_stale and self._may_try_again("stale"):
             return None
         if has_ended and self._is_safe and self._may_try_again("lost"):
             return self._recover(Verdict.UNNAMED)
