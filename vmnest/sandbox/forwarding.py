@@ -2,14 +2,16 @@
 
 A sandbox that is suspended because it was idle is resumed by the next request; so the forwarding goes on. One that was
 stopped on purpose is to stay so, and pages ask again and again: then the forwarding ends, at the latest before the next
-request would go out.
+request would go out. What the service cannot tell for a while (no network, no credentials) ends nothing.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from .. import errors, settings
@@ -30,10 +32,17 @@ if TYPE_CHECKING:
 __all__ = ["Forwarding", "open_forwarding"]
 
 READY_SECONDS = 120.0
+FIRST_LOOK_SECONDS = 0.25  # after the start, which it would slow down
+STAMP_SECONDS = 1.0  # between two looks at whether another process has changed what is recorded
+GLANCE_SECONDS = 1.0  # how long what was seen holds, where no request may find it suspended
+JOIN_SECONDS = 0.5  # the watcher may be waiting for the service, and its end is nobody's concern
 RELAY_SECONDS = 10.0  # an agent that does not say in time whether it has the relay is taken for one without
-RELAY_AGAIN_SECONDS = 30.0
+RELAY_AGAIN_SECONDS = 60.0  # then it is asked again after this time,
+RELAY_GLANCE_SECONDS = 1.0  # and given that long
+RELAY_SETTLED_SECONDS = 1.0  # many may find at one time that it has none
 RESUMING_SECONDS = 5.0  # from a look that found it suspended: others that asked meanwhile did not reach it either
 
+_SHOWN = {ports.LOOPBACK: "localhost", "0.0.0.0": "localhost", "::": "::1"}  # noqa: S104 - only shown
 _SUSPENDED = (names.SUSPENDING, names.SUSPENDED)
 _OVER = (errors.MicroVMEndedError, errors.SandboxSuspendedError, errors.SandboxNotFoundError)
 
@@ -46,10 +55,13 @@ class LinkGate:
     def __init__(self, link: Link, *, may_resume: bool) -> None:
         self._link = link
         self._may_resume = may_resume
-        self._lock = threading.Lock()  # guards the three below
+        self._lock = threading.Lock()  # guards the two below
         self._endpoint: str | None = None
         self._slept_until = float("-inf")
-        self._relay: tuple[bool, float] | None = None  # whether it has one, and when it said so
+        self._asking = threading.Lock()  # held while the agent is asked; guards the two below
+        self._relay: bool | None = None  # whether it has one; None: it has not said
+        self._asked_at = float("-inf")
+        self._seen_at = float("-inf")
 
     @property
     def agent_port(self) -> int:
@@ -75,16 +87,21 @@ class LinkGate:
 
     def has_relay(self, *, again: bool = False) -> bool:
         """See ``Gate``."""
-        with self._lock:  # others wait for the one answer
-            known, now = self._relay, self._link.clock.monotonic()
-            if known is None or again or (not known[0] and now - known[1] > RELAY_AGAIN_SECONDS):
-                known = self._relay = (self._ask_for_relay(), now)
-            return known[0]
+        with self._asking:  # others wait for the one answer
+            since = self._link.clock.monotonic() - self._asked_at
+            if since > RELAY_AGAIN_SECONDS if self._relay is None else again and since > RELAY_SETTLED_SECONDS:
+                is_first = self._asked_at == float("-inf")
+                self._relay = self._ask_for_relay(RELAY_SECONDS if is_first or again else RELAY_GLANCE_SECONDS)
+                self._asked_at = self._link.clock.monotonic()
+            return self._relay or False
 
     def recover(self, deadline: Deadline) -> bool:
         """See ``Gate``."""
         lost = errors.EndpointUnavailableError("a request did not reach the sandbox")
-        endpoint = self._link.recover(lost, wakes=self._may_resume)
+        try:
+            endpoint = self._link.recover(lost, wakes=self._may_resume)
+        except errors.MicroVMNotFoundError as error:
+            raise _gone(self._link, error) from error
         now = self._link.clock.monotonic()
         with self._lock:
             self._endpoint = endpoint
@@ -96,7 +113,11 @@ class LinkGate:
         """See ``Gate``."""
         self._link.catch_up()
         if self._link.record.stopped_at is not None:
-            raise self._link.suspended()
+            raise _stopped(self._link)
+        now = self._link.clock.monotonic()
+        if not self._may_resume and now - self._seen_at > GLANCE_SECONDS:  # the request itself might resume it
+            life.ready_for_use(self._link, may_resume=False, deadline=Deadline(READY_SECONDS))
+            self._seen_at = now
 
     def _find_endpoint(self) -> str:
         found = self._endpoint
@@ -104,15 +125,27 @@ class LinkGate:
             found = self._endpoint = self._link.find_endpoint()
         return found if "://" in found else f"https://{found}"
 
-    def _ask_for_relay(self) -> bool:
+    def _ask_for_relay(self, seconds: float) -> bool | None:
         try:
-            health = self._link.agent(wakes=self._may_resume).health(deadline=Deadline(RELAY_SECONDS))
+            health = self._link.agent(wakes=self._may_resume).health(deadline=Deadline(seconds))
         except (*_OVER, errors.CredentialsError):
             raise
         except errors.VmnestError as error:
             _logger.info("the agent does not say whether it has a relay: %s", error)
-            return False
+            return None
         return wire.FEATURE_RELAY in health.features
+
+
+def _stopped(link: Link) -> errors.SandboxSuspendedError:
+    name = link.record.name
+    return errors.SandboxSuspendedError(
+        f"sandbox {name} was stopped: its ports are not forwarded any more",
+        hint=f"Resume it, and forward them again: vmnest start {name}",
+    )
+
+
+def _gone(link: Link, error: errors.MicroVMNotFoundError) -> errors.SandboxNotFoundError:
+    return errors.SandboxNotFoundError(f"sandbox {link.record.name} is gone: {error.message}")
 
 
 def open_forwarding(
@@ -137,7 +170,8 @@ def open_forwarding(
     """
     hook_port = settings.number("hook_port", environ=link.place.environ)
     routes = ports.plan(specs, local_port=local_port, hook_port=hook_port)
-    check_seconds(poll_interval)
+    if not check_seconds(poll_interval, name="poll_interval"):
+        raise errors.UsageError("poll_interval must be more than 0 seconds")
     life.ready_for_use(link, may_resume=may_resume, deadline=Deadline(READY_SECONDS))
     gate = LinkGate(link, may_resume=may_resume)
     forwarding = Forwarding(link, bind=bind, poll_interval=poll_interval)
@@ -156,7 +190,10 @@ def open_forwarding(
 
 
 class Forwarding:
-    """Ports that are forwarded, until ``close``, the end of the ``with`` block, or the end of the sandbox."""
+    """Ports that are forwarded, until ``close``, the end of the ``with`` block, or the end of the sandbox.
+
+    Safe for threads. A forked child has no part in it: there it is closed, and closing it does nothing.
+    """
 
     def __init__(self, link: Link, *, bind: str, poll_interval: float) -> None:
         self._link = link
@@ -167,6 +204,7 @@ class Forwarding:
         self._error: errors.VmnestError | None = None
         self._watcher = threading.Thread(target=self._watch, name="vmnest-forward-watch", daemon=True)
         self._cannot_see = False
+        self._pid = os.getpid()
 
     def __repr__(self) -> str:
         return f"Forwarding({self.urls!r}, is_open={self.is_open})"
@@ -184,7 +222,7 @@ class Forwarding:
     @property
     def urls(self) -> dict[int, str]:
         """The port in the sandbox → the URL that leads to it."""
-        host = {ports.LOOPBACK: "localhost"}.get(self._bind, self._bind)
+        host = _SHOWN.get(self._bind, self._bind)
         shown = f"[{host}]" if ":" in host else host
         return {route.remote: f"http://{shown}:{route.local}" for route in self._forwarder.routes}
 
@@ -196,7 +234,7 @@ class Forwarding:
     @property
     def is_open(self) -> bool:
         """Nothing has ended it yet."""
-        return not self._is_over.is_set()
+        return self._pid == os.getpid() and not self._is_over.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for its end; False when the time is over.
@@ -213,10 +251,12 @@ class Forwarding:
 
     def close(self) -> None:
         """End it, with all its connections. May be called again."""
+        if self._pid != os.getpid():
+            return  # a forked child would end the connections of its parent
         self._is_over.set()
         self._forwarder.close()
         if self._watcher is not threading.current_thread() and self._watcher.is_alive():
-            self._watcher.join()
+            self._watcher.join(JOIN_SECONDS)
 
     def __enter__(self) -> Forwarding:
         return self
@@ -231,7 +271,11 @@ class Forwarding:
     def start(self, made: forwarder.Forwarder) -> None:
         """Listen, and watch the sandbox."""
         self._forwarder = made
-        made.open()
+        try:
+            made.open()
+        except BaseException:
+            made.close()
+            raise
         self._watcher.start()
 
     def end(self, error: errors.VmnestError) -> None:
@@ -245,19 +289,28 @@ class Forwarding:
         _logger.warning("%s", text)
 
     def _watch(self) -> None:
+        self._is_over.wait(min(FIRST_LOOK_SECONDS, self._poll_interval))
         while not self._is_over.is_set():
+            stamp = self._link.records.stamp()
             try:
                 self._look()
             except _OVER as error:
                 self.end(error)
-            except errors.ResourceNotFoundError as error:
-                self.end(errors.SandboxNotFoundError(f"sandbox {self._link.record.name} is gone: {error.message}"))
+            except errors.MicroVMNotFoundError as error:
+                self.end(_gone(self._link, error))
             except errors.VmnestError as error:
                 if not self._cannot_see:
                     self._forwarder.report(f"the sandbox's state cannot be seen for now: {error.message}")
                 self._cannot_see = True
-            self._is_over.wait(self._poll_interval)
+            self._rest(stamp)
         self._forwarder.close()
+
+    def _rest(self, stamp: object) -> None:
+        """Wait until the next look is due, or another process has changed what is recorded of sandboxes."""
+        end = time.monotonic() + self._poll_interval
+        while (left := end - time.monotonic()) > 0 and not self._is_over.wait(min(left, STAMP_SECONDS)):
+            if self._link.records.stamp() != stamp:
+                return
 
     def _look(self) -> None:
         self._link.catch_up()
@@ -266,4 +319,4 @@ class Forwarding:
         if microvm.ended:
             raise self._link.ended(microvm)
         if microvm.state in _SUSPENDED and self._link.record.stopped_at is not None:
-            raise self._link.suspended()
+            raise _stopped(self._link)

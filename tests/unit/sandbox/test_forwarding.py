@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -14,11 +18,16 @@ from typing import Any
 import pytest
 
 from tests.support.agent import Agent
-from tests.support.fake_control import WISH, FakeControl, FakePlace
+from tests.support.clock import FakeClock
+from tests.support.fake_control import ARN, WISH, FakeControl, FakePlace
 from tests.support.lifecycle import eventually
+from tests.support.scripted import Answer, ScriptedServer, json_answer
 from vmnest import errors, registry
-from vmnest.deadline import Deadline
+from vmnest.control.microvms import RunSpec
+from vmnest.deadline import NEVER, Deadline
 from vmnest.sandbox import Sandbox
+from vmnest.sandbox.forwarding import LinkGate
+from vmnest.sandbox.link import Link
 from vmnest.wire import names
 
 POLL_SECONDS = 0.02
@@ -121,6 +130,21 @@ def test_several_ports_have_a_url_each(sandbox: Sandbox, port: int) -> None:
         assert status(forwarding.urls[8123]) == 502
 
 
+@pytest.mark.parametrize(
+    ("bind", "shown"), [("0.0.0.0", "localhost"), ("::", "[::1]"), ("::1", "[::1]"), ("127.0.0.1", "localhost")]
+)
+def test_the_url_is_one_that_can_be_opened(sandbox: Sandbox, port: int, bind: str, shown: str) -> None:
+    with sandbox.forward(port, local_port=0, bind=bind) as forwarding:
+        assert forwarding.url == f"http://{shown}:{forwarding.local_port}"
+        assert status(forwarding.url) == 200
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), True, "5"], ids=repr)
+def test_what_is_no_time_between_two_looks_is_refused(sandbox: Sandbox, seconds: Any) -> None:
+    with pytest.raises(errors.UsageError, match="poll_interval"):
+        sandbox.forward(8000, local_port=0, poll_interval=seconds)
+
+
 @pytest.mark.parametrize("ports", [[], [0], [9000], ["8999-9001"], ["x"], [8000, 8000]], ids=repr)
 def test_what_cannot_be_forwarded_is_refused(sandbox: Sandbox, ports: list[int | str]) -> None:
     with pytest.raises(errors.UsageError):
@@ -135,23 +159,47 @@ def test_a_port_that_is_taken_is_an_error_that_says_so(sandbox: Sandbox) -> None
     assert "-l 0" in str(caught.value.hint)
 
 
-def test_it_ends_when_the_sandbox_is_stopped_on_purpose(
+def test_a_port_that_is_taken_leaves_nothing_open(sandbox: Sandbox) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        sandbox._link.endpoint  # noqa: B018 - whatever else it opens is open now
+        before = os.listdir("/proc/self/fd")
+        for _ in range(5):
+            with pytest.raises(errors.ListenError):
+                sandbox.forward("8000:0", f"8001:{number}")
+        assert len(os.listdir("/proc/self/fd")) <= len(before)
+
+
+def test_a_stop_is_known_before_the_next_request_and_wakes_nothing(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry, port: int
+) -> None:
+    gate = LinkGate(sandbox._link, may_resume=True)
+    gate.check()
+    attach(control, records).suspend()
+    calls = len(control.microvms.calls)
+    with pytest.raises(errors.SandboxSuspendedError, match="sandbox demo was stopped") as caught:
+        gate.check()
+    assert "vmnest start demo" in str(caught.value.hint)
+    assert len(control.microvms.calls) == calls
+
+
+def test_a_request_after_a_stop_ends_it(
     sandbox: Sandbox, control: FakeControl, records: registry.Registry, port: int
 ) -> None:
     with sandbox.forward(port, local_port=0, poll_interval=60) as forwarding:
         assert status(forwarding.url) == 200
         attach(control, records).suspend()
-        # The next request is the last one, and wakes nothing.
-        assert status(forwarding.url) == 503
+        with contextlib.suppress(OSError):  # it may have ended already
+            assert status(forwarding.url) == 503
         with pytest.raises(errors.SandboxSuspendedError):
             forwarding.wait(10)
     assert control.microvms.calls.count("resume") == 0
 
 
-def test_the_watcher_sees_a_stop_without_a_request(
+def test_a_stop_by_another_process_is_seen_long_before_the_next_look(
     sandbox: Sandbox, control: FakeControl, records: registry.Registry, port: int
 ) -> None:
-    with sandbox.forward(port, local_port=0, poll_interval=POLL_SECONDS) as forwarding:
+    with sandbox.forward(port, local_port=0, poll_interval=600) as forwarding:
         attach(control, records).suspend()
         with pytest.raises(errors.SandboxSuspendedError):
             forwarding.wait(10)
@@ -174,6 +222,28 @@ def test_it_ends_with_its_sandbox(sandbox: Sandbox, control: FakeControl, port: 
             forwarding.wait(10)
 
 
+def test_it_ends_when_the_service_knows_its_sandbox_no_more(sandbox: Sandbox, control: FakeControl, port: int) -> None:
+    with sandbox.forward(port, local_port=0, poll_interval=POLL_SECONDS) as forwarding:
+        control.microvms.known.clear()
+        with pytest.raises(errors.SandboxNotFoundError, match="sandbox demo is gone"):
+            forwarding.wait(10)
+    with pytest.raises(errors.SandboxNotFoundError, match="sandbox demo is gone"):
+        LinkGate(sandbox._link, may_resume=True).recover(Deadline(10))
+
+
+def test_a_sandbox_that_no_use_may_resume_ends_it_when_it_sleeps(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry, port: int
+) -> None:
+    sleepy = Sandbox(records.require("demo"), place=sandbox._link.place, records=records, auto_resume=False)
+    with sleepy.forward(port, local_port=0, poll_interval=600) as forwarding:
+        assert status(forwarding.url) == 200
+        control.microvms.change("microvm-1", state=names.SUSPENDED)
+        eventually(lambda: status(forwarding.url) == 503)
+        with pytest.raises(errors.SandboxSuspendedError):
+            forwarding.wait(10)
+    assert control.microvms.calls.count("resume") == 0
+
+
 def test_a_state_that_cannot_be_seen_is_told_once_and_asked_for_again(
     sandbox: Sandbox, control: FakeControl, port: int
 ) -> None:
@@ -192,3 +262,93 @@ def test_closing_twice_and_closing_what_has_ended_is_fine(sandbox: Sandbox, cont
     forwarding.close()
     forwarding.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("vmnest-forward")]
+
+
+def test_the_end_does_not_wait_for_a_service_that_is_silent(sandbox: Sandbox, control: FakeControl, port: int) -> None:
+    is_asked, may_answer = threading.Event(), threading.Event()
+    get_microvm = control.microvms.get
+
+    def hang(*words: Any, **options: Any) -> Any:
+        is_asked.set()
+        may_answer.wait(30)
+        return get_microvm(*words, **options)
+
+    control.microvms.get = hang  # type: ignore[method-assign]
+    try:
+        with sandbox.forward(port, local_port=0, poll_interval=POLL_SECONDS):
+            assert is_asked.wait(10)
+            begin = time.monotonic()
+        assert time.monotonic() - begin < 5
+    finally:
+        may_answer.set()
+    eventually(lambda: not [one for one in threading.enumerate() if one.name.startswith("vmnest-forward")])
+
+
+def test_a_forked_child_that_leaves_ends_nothing_of_its_parents(sandbox: Sandbox, port: int) -> None:
+    with sandbox.forward(port, local_port=0) as forwarding:
+        with urllib.request.urlopen(forwarding.url, timeout=10) as answer:
+            pid = os.fork()
+            if pid == 0:
+                with contextlib.suppress(BaseException):
+                    forwarding.__exit__(None, None, None)
+                    os._exit(7 if not forwarding.is_open else 1)
+                os._exit(2)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+            assert answer.read().decode() == f"localhost:{port}"
+        assert get(forwarding.url) == f"localhost:{port}"
+        assert forwarding.is_open
+
+
+# -- the relay ---------------------------------------------------------------------------------------------------------
+
+
+def health(*features: str) -> Answer:
+    return json_answer(200, {"status": "ok", "version": "1", "features": list(features)})
+
+
+@pytest.fixture
+def gate_to(records: registry.Registry, fake_clock: FakeClock) -> Callable[[ScriptedServer], LinkGate]:
+    """Makes gates to agents that say what a test says, in time that only the test moves."""
+
+    def make(server: ScriptedServer) -> LinkGate:
+        control = FakeControl(server.url)
+        microvm = control.microvms.run(RunSpec(ARN, "t"), deadline=NEVER)
+        control.microvms.change(microvm.microvm_id, state=names.RUNNING)
+        record = registry.Record(
+            "demo", microvm_id=microvm.microvm_id, endpoint=server.url, client_token="t", created_at=1.0
+        )
+        place: Any = FakePlace(control)
+        return LinkGate(Link(record, place=place, records=records, verify_tls=None, clock=fake_clock), may_resume=True)
+
+    return make
+
+
+GateTo = Callable[[ScriptedServer], LinkGate]
+
+
+def test_whether_it_relays_is_asked_once(gate_to: GateTo) -> None:
+    with ScriptedServer(health("relay")) as server, ThreadPoolExecutor(8) as pool:
+        gate = gate_to(server)
+        assert list(pool.map(lambda _: gate.has_relay(), range(8))) == [True] * 8
+
+
+def test_it_is_asked_again_when_that_turns_out_to_be_wrong_but_once_for_all(
+    gate_to: GateTo, fake_clock: FakeClock
+) -> None:
+    with ScriptedServer(health("relay"), health()) as server:
+        gate = gate_to(server)
+        assert gate.has_relay()
+        fake_clock.advance(5)
+        assert [gate.has_relay(again=True) for _ in range(3)] == [False] * 3
+        fake_clock.advance(3600)
+        assert not gate.has_relay()
+
+
+def test_an_agent_that_does_not_say_is_asked_again_after_a_while(gate_to: GateTo, fake_clock: FakeClock) -> None:
+    with ScriptedServer(json_answer(500, {"detail": "not now"}), health("relay")) as server:
+        gate = gate_to(server)
+        assert not gate.has_relay()
+        assert not gate.has_relay()
+        assert len(server.requests) == 1
+        fake_clock.advance(61)
+        assert gate.has_relay()
