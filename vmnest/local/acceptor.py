@@ -18,8 +18,8 @@ _LOG = logging.getLogger(__name__)
 
 Serve = Callable[[socket.socket], None]
 
-BACKLOG = 512
-MAX_CONNECTIONS = 512  # of one listener: a VM's endpoint that is flooded must not close the control plane
+BACKLOG = 1024
+MAX_CONNECTIONS = 1536  # of one listener: a VM's endpoint that is flooded must not close the control plane
 _JOIN_SECONDS = 5.0
 
 

@@ -5,6 +5,7 @@ import hashlib
 import http.client
 import os
 import shutil
+import socket
 import subprocess
 import threading
 import uuid
@@ -775,3 +776,23 @@ class TestWebSockets:
             stream.send(b"bye")
             stream.close()
             assert closed.wait(10)
+
+    def test_one_that_has_ended_its_side_hears_the_other_to_its_end(self):
+        def script(stream):
+            stream.read_head()
+            stream.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: any\r\nConnection: Upgrade\r\n\r\n")
+            said = b""
+            while data := stream.receive():
+                said += data
+            stream.send(b"you said " + said)
+
+        with serving(script) as endpoint, endpoint.raw() as stream:
+            auth = b"X-aws-proxy-auth: " + endpoint.token().encode()
+            stream.send(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: any\r\n" + auth + b"\r\n\r\nso")
+            assert stream.read_head()
+            stream.send(b" much")
+            stream.socket.shutdown(socket.SHUT_WR)
+            heard = b""
+            while data := stream.receive():
+                heard += data
+            assert heard == b"you said so much"
