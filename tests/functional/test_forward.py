@@ -132,7 +132,7 @@ def test_chunks_and_trailers_pass_both_ways(forward: Forward) -> None:
     forwarded = forward(app)
     client = forwarded.client()
     client.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nTE: trailers\r\n\r\n")
-    client.send(b"5\r\nhello\r\n0\r\nX-Check: 7\r\n\r\n")
+    client.send(b"5\r\nhello\r\n0\r\nX-Check: 7\r\nX-aws-proxy-port: 22\r\n\r\n")
     answer = client.read()
     assert (answer.body, answer.trailers) == (b"abc", [("x-sum", "9")])
     assert seen == [(b"hello", [("X-Check", "7")])]

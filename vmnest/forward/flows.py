@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ..wire import bodies, buffers, http1
 from ..wire.pipes import Pipe
+from . import heads
 
 __all__ = ["BrokenError", "Flow"]
 
@@ -177,7 +178,7 @@ class Flow:
         if decoder.complete:
             self.is_read = True
             self._source.ahead = decoder.rest + self._source.ahead
-            made += bodies.encode_last_chunk(decoder.trailers) if self._makes_chunks else b""
+            made += bodies.encode_last_chunk(heads.passed_trailers(decoder.trailers)) if self._makes_chunks else b""
         self._pending = memoryview(made)
         return True
 

@@ -17,7 +17,7 @@ from ..wire import http1, names
 from . import hosts
 from .gate import HeaderPairs
 
-__all__ = ["Context", "interim_to_client", "normalize", "to_client", "to_upstream", "upgrades"]
+__all__ = ["Context", "interim_to_client", "normalize", "passed_trailers", "to_client", "to_upstream", "upgrades"]
 
 _CONNECTION_FIELDS = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade"})
 _STEERING_FIELDS = frozenset({wire.RELAY_PORT_HEADER, wire.RELAY_HEADER})
@@ -148,6 +148,11 @@ def _forwarded(request: http1.Request, client_address: str) -> list[http1.Field]
     passed = [*http1.elements(request.fields, "x-forwarded-for"), client_address]
     told = [] if host is None else [("X-Forwarded-Host", host)]
     return [*told, ("X-Forwarded-Proto", "http"), ("X-Forwarded-For", ", ".join(passed))]
+
+
+def passed_trailers(trailers: http1.Fields) -> list[http1.Field]:
+    """The fields behind a body, either way, without those that steer: some servers take them for part of the head."""
+    return _kept(trailers, _DROPPED_OTHER_WAY)
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

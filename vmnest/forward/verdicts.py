@@ -7,7 +7,7 @@ import enum
 from .._guest.agentd import wire
 from ..wire import http1, names
 
-__all__ = ["Verdict", "hint_of_host_check", "judge", "may_be_platforms", "wants_body"]
+__all__ = ["Verdict", "hint_of_host_check", "judge", "wants_body"]
 
 _FORBIDDEN, _TOO_MANY, _BAD_GATEWAY = 403, 429, 502
 _WORDS = frozenset({names.BODY_NO_TOKEN, names.BODY_WRONG_TOKEN})
@@ -62,11 +62,6 @@ def wants_body(response: http1.Response, *, relayed: bool) -> bool:
         return True
     length = http1.first(response.fields, "content-length")
     return status == 200 and length == _WEBPACK_LENGTH
-
-
-def may_be_platforms(response: http1.Response, *, relayed: bool) -> bool:
-    """Whether the body is needed in order to judge."""
-    return not relayed and response.status in {_FORBIDDEN, _BAD_GATEWAY}
 
 
 def judge(response: http1.Response, body: bytes, *, relayed: bool) -> Verdict | None:

@@ -330,6 +330,11 @@ class TestToClient:
         assert response.fields == [("Upgrade", "websocket"), ("Connection", "Upgrade")]
 
 
+def test_trailers_pass_but_for_those_that_steer():
+    trailers = [("X-Sum", "1"), ("X-Aws-Proxy-Port", "22"), ("x-sum", "2"), ("VMnest-Relay-Port", "22"), ("TE", "x")]
+    assert heads.passed_trailers(trailers) == [("X-Sum", "1"), ("x-sum", "2")]
+
+
 class TestLocation:
     @BOTH
     @pytest.mark.parametrize(
