@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from .. import errors, settings
 from .._guest.agentd import wire
 from ..deadline import Deadline, check_seconds
-from ..forward import forwarder, ports
+from ..forward import forwarder, hosts, ports
 from ..wire import names
 from . import life
 
@@ -163,13 +163,14 @@ def open_forwarding(
     """See ``Sandbox.forward``.
 
     Raises:
-        errors.UsageError: a port that cannot be forwarded.
+        errors.UsageError: a port that cannot be forwarded, or a name that is none.
         errors.ListenError: a local port cannot be had.
         errors.SandboxSuspendedError: it is suspended, and must not be resumed.
         errors.MicroVMEndedError: the MicroVM has ended.
     """
     hook_port = settings.number("hook_port", environ=link.place.environ)
     routes = ports.plan(specs, local_port=local_port, hook_port=hook_port)
+    allowed = [hosts.parse_allowed(name) for name in allow_hosts]
     if not check_seconds(poll_interval, name="poll_interval"):
         raise errors.UsageError("poll_interval must be more than 0 seconds")
     life.ready_for_use(link, may_resume=may_resume, deadline=Deadline(READY_SECONDS))
@@ -181,7 +182,7 @@ def open_forwarding(
             routes,
             bind=bind,
             is_direct=is_direct,
-            allow_hosts=allow_hosts,
+            allow_hosts=allowed,
             report=on_remark or forwarding.log,
             on_end=forwarding.end,
         )

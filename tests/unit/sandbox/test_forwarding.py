@@ -151,6 +151,12 @@ def test_what_cannot_be_forwarded_is_refused(sandbox: Sandbox, ports: list[int |
         sandbox.forward(*ports)
 
 
+@pytest.mark.parametrize("name", ["http://devbox.example", "devbox.example:80", ""])
+def test_what_is_no_name_of_this_machine_is_refused(sandbox: Sandbox, name: str) -> None:
+    with pytest.raises(errors.UsageError, match="not a name of this machine"):
+        sandbox.forward(8000, local_port=0, allow_hosts=[name])
+
+
 def test_a_port_that_is_taken_is_an_error_that_says_so(sandbox: Sandbox) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
