@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vmnest import errors
@@ -110,6 +110,8 @@ class TestForBrowsers:
         assert named(response, "content-length") == str(len(rendered(STARTING, browser())[1].encode()))
 
     @given(st.text(), st.text())
+    @example("<script>alert(1)</script>", "<img src=x onerror=alert(1)>")
+    @example("</title><b>", "`</code><b>`")
     def test_nothing_that_came_from_outside_is_markup(self, title, advice):
         _, body = rendered(Page(502, title, advice), browser())
         allowed = {"html", "head", "meta", "title", "link", "style", "body", "main", "p", "h1", "footer", "code"}
