@@ -780,7 +780,7 @@ class TestWebSockets:
     def test_one_that_has_ended_its_side_hears_the_other_to_its_end(self):
         def script(stream):
             stream.read_head()
-            stream.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: any\r\nConnection: Upgrade\r\n\r\n")
+            stream.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
             said = b""
             while data := stream.receive():
                 said += data
@@ -788,7 +788,8 @@ class TestWebSockets:
 
         with serving(script) as endpoint, endpoint.raw() as stream:
             auth = b"X-aws-proxy-auth: " + endpoint.token().encode()
-            stream.send(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: any\r\n" + auth + b"\r\n\r\nso")
+            head = b"GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + auth
+            stream.send(head + b"\r\n\r\nso")
             assert stream.read_head()
             stream.send(b" much")
             stream.socket.shutdown(socket.SHUT_WR)
