@@ -14,8 +14,9 @@ from vmnest.ops import forward
 class Forwarding:
     """What ``describe`` looks at."""
 
-    urls = {8000: "http://localhost:3000"}
-    ports = {8000: 3000}
+    def __init__(self) -> None:
+        self.urls = {8000: "http://localhost:3000"}
+        self.ports = {8000: 3000}
 
 
 def test_what_is_forwarded_where() -> None:
