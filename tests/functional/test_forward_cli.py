@@ -1,35 +1,31 @@
-"""``vmnest forward`` as real processes, against a local cloud."""
+"""``vmnest forward`` as a process: how it begins and ends, and what it says meanwhile."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
-import re
+import select
 import signal
 import socket
 import subprocess
+import sys
+import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.cli import Cli, bare_environ
+from tests.support.cli import PROGRAM, Cli, bare_environ, read_json
 from tests.support.cloud import LocalCloud, open_cloud
-from tests.support.lifecycle import eventually
+from tests.support.terminals import Terminal
 
-WAIT_SECONDS = 20.0
-# Answers with the Host that it was asked for.
-SERVER = """
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(self.headers["Host"].encode())
-ThreadingHTTPServer(("127.0.0.1", 8000), Handler).serve_forever()
-"""
+WAIT_SECONDS = 30.0
+PORT = 8000
+SERVER = ("python3", "-m", "http.server", str(PORT), "--bind", "127.0.0.1", "--directory", "/etc")
 
 
 @pytest.fixture(scope="module")
@@ -43,146 +39,310 @@ def cli(cloud: LocalCloud) -> Cli:
     return Cli({**bare_environ(cloud.folder), "AGENT_SANDBOX_LOCAL_DIR": cloud.folder})
 
 
-@pytest.fixture
+def serve(cli: Cli, name: str) -> None:
+    """A sandbox of that name with a server in it."""
+    assert cli("create", name, "--local").status == 0
+    assert cli("exec", name, "-q", "--background", "--", *SERVER).status == 0
+
+
+@pytest.fixture(scope="module")
 def box(cli: Cli) -> Iterator[str]:
-    """A sandbox with a server in it."""
-    assert cli("create", "box", "--local").status == 0
-    assert cli("exec", "box", "-q", "--background", "--", "python3", "-c", SERVER).status == 0
+    """A sandbox for the tests that leave it as it is."""
+    serve(cli, "box")
     yield "box"
-    assert cli("rm", "box").status in (0, 3)
+    assert cli("rm", "box").status == 0
 
 
-def start(cli: Cli, *words: str) -> tuple[subprocess.Popen[bytes], str]:
-    """A forwarder and its first line."""
-    process = cli.start("forward", *words)
+@pytest.fixture
+def brief(cli: Cli) -> Iterator[str]:
+    """A sandbox that its test may end."""
+    serve(cli, "brief")
+    yield "brief"
+    assert cli("rm", "brief").status in {0, 3}
+
+
+class Forward(NamedTuple):
+    """A forwarding that has said where it listens."""
+
+    process: subprocess.Popen[bytes]
+    line: str
+
+    @property
+    def url(self) -> str:
+        return self.line.partition(" ")[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def end(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
+        """Signal it; its status, and what it has said since."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> tuple[int, str, str]:
+        """Its status, and what it has said since."""
+        out, err = self.process.communicate(timeout=WAIT_SECONDS)
+        return self.process.returncode, out.decode(), err.decode()
+
+
+@contextlib.contextmanager
+def forwarding(cli: Cli, name: str, *options: str) -> Iterator[Forward]:
+    process = cli.start("forward", name, "-r", f"{PORT}:0", *options)
     assert process.stdout is not None
-    return process, process.stdout.readline().decode()
-
-
-def end(process: subprocess.Popen[bytes], number: int | None = signal.SIGINT) -> tuple[int, str]:
-    """Its status, and what it has said on standard error."""
-    with process:
-        if number is not None:
-            process.send_signal(number)
-        _, said = process.communicate(timeout=WAIT_SECONDS)
-        return process.returncode, said.decode()
-
-
-def get(url: str, **headers: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as answer:
-            return answer.status, answer.read().decode()
+        ready, _, _ = select.select([process.stdout], [], [], WAIT_SECONDS)
+        line = process.stdout.readline().decode() if ready else ""
+        if not line:
+            process.kill()
+            pytest.fail(f"it does not listen: {process.communicate()}")
+        yield Forward(process, line)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def ask(url: str) -> int:
+    """The status of a GET."""
+    try:
+        with urllib.request.urlopen(url, timeout=WAIT_SECONDS) as answer:
+            return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
-            return error.code, error.read().decode()
+            return error.code
 
 
-def url_in(line: str) -> str:
-    found = re.fullmatch(r"(http://localhost:[0-9]+) -> box:8000\n", line)
-    assert found, line
-    return found[1]
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=str)
-def test_it_tells_where_it_listens_and_ends_with_a_signal(
-    cli: Cli, box: str, number: signal.Signals, status: int
-) -> None:
-    process, line = start(cli, box, "-r", "8000", "-l", "0")
-    url = url_in(line)
-    eventually(lambda: get(url) == (200, "localhost:8000"))
-    assert end(process, number) == (status, "vmnest: interrupted\n")
-    with pytest.raises(OSError, match="refused"):
-        get(url)
+def wait_until_served(url: str) -> None:
+    """The server in the sandbox answers."""
+    wait_for(lambda: ask(url) == 200)
 
 
-def test_a_port_on_which_nothing_listens_is_a_page_and_one_remark(cli: Cli, box: str) -> None:
-    process, line = start(cli, box, "-r", "8001", "-l", "0")
-    url = line.split()[0]
-    for _ in range(3):
-        code, page = get(url, Accept="text/html")
-        assert code == 502
-        assert "port 8001" in page
-    _, said = end(process)
-    assert said == "vmnest: nothing listens on port 8001 in the sandbox\nvmnest: interrupted\n"
+def is_refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
-@pytest.mark.parametrize("verb", ["stop", "rm"])
-def test_it_ends_when_the_sandbox_is_stopped_or_removed(cli: Cli, box: str, verb: str) -> None:
-    process, line = start(cli, box, "-r", "8000", "-l", "0", "--poll-interval", "0.2")
-    eventually(lambda: get(url_in(line))[0] == 200)
-    assert cli(verb, box).status == 0
-    status, said = end(process, None)
-    assert status in (1, 3)
-    assert "vmnest" in said
-    assert "Traceback" not in said
-    if verb == "stop":
-        assert cli("ps", box, "--json").data["state"] == "SUSPENDED"
+def state(cli: Cli, name: str) -> Any:
+    return cli("ps", name, "--json").data["state"]
 
 
-def test_a_port_that_is_taken_is_told(cli: Cli, box: str) -> None:
+# -- beginning and ending ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_a_signal_ends_it_well(cli: Cli, box: str, number: signal.Signals) -> None:
+    with forwarding(cli, box) as forward:
+        assert forward.line == f"http://localhost:{forward.port} -> box:{PORT}\n"
+        wait_until_served(forward.url)
+        assert forward.end(number) == (0, "", "vmnest: no longer forwarding\n")
+        assert is_refused(forward.port)
+
+
+def test_ctrl_c_at_a_terminal_ends_it_with_its_connections(cli: Cli, box: str) -> None:
+    words = ["forward", box, "-r", str(PORT), "-l", "0"]
+    with Terminal([*PROGRAM, *words], env={**cli.environ, "TERM": "xterm"}) as terminal:
+        url = terminal.read_until(b"-> box").partition(b" ")[0].decode()
+        wait_until_served(url)
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=WAIT_SECONDS) as idle:
+            terminal.type(b"\x03")
+            assert terminal.wait() == 0
+            assert idle.recv(1) == b""
+        assert b"Traceback" not in terminal.seen
+
+
+def test_it_ends_while_the_service_says_nothing(cli: Cli, box: str, cloud: LocalCloud) -> None:
+    with forwarding(cli, box, "--poll-interval", "0.1") as forward:
+        wait_until_served(forward.url)
+        os.kill(cloud.process.pid, signal.SIGSTOP)
+        try:
+            with socket.create_connection(("127.0.0.1", forward.port)) as client:
+                client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                begin = time.monotonic()
+                assert forward.end()[0] == 0
+                assert time.monotonic() - begin < 5
+        finally:
+            os.kill(cloud.process.pid, signal.SIGCONT)
+
+
+def test_json_is_one_object_once_it_listens(cli: Cli, box: str) -> None:
+    with forwarding(cli, box, "-r", "9100:0", "--json") as forward:
+        data = read_json(forward.line.encode())
+        assert data["name"] == box
+        assert [one["remote"] for one in data["forwards"]] == [PORT, 9100]
+        assert all(one["url"] == f"http://localhost:{one['local']}" for one in data["forwards"])
+        wait_until_served(data["forwards"][0]["url"])
+        assert ask(data["forwards"][1]["url"]) == 502
+        assert forward.end() == (0, "", "")
+
+
+def test_each_problem_is_a_line(cli: Cli, box: str) -> None:
+    with forwarding(cli, box, "-r", "9100:9107") as forward:
+        for _ in range(3):
+            assert ask("http://localhost:9107") == 502
+        status, _, remarks = forward.end()
+    assert status == 0
+    assert remarks.splitlines()[1:] == ["vmnest: no longer forwarding"]
+    assert "9100" in remarks.splitlines()[0]
+
+
+def test_a_port_that_is_taken_is_an_error(cli: Cli, box: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        number = str(taken.getsockname()[1])
-        done = cli("forward", box, "-r", "8000", "-l", number)
-        assert done.status == 1
-        assert f"cannot listen on 127.0.0.1 port {number}: another program listens there" in done.remarks
-        error = cli("forward", box, "-r", "8000", "-l", number, "--json").error
-        assert error["code"] == "listen_failed"
-        assert cli("forward", box, "-r", "8000", "-l", number, "--background", "--json").error == error
+        number = taken.getsockname()[1]
+        done = cli("forward", box, "-r", str(PORT), "-l", str(number))
+        assert (done.status, done.text) == (1, "")
+        assert done.remarks.startswith(f"vmnest: cannot listen on 127.0.0.1 port {number}: another program listens")
+        assert "-l 0" in done.remarks
+        assert cli("forward", box, "-r", f"{PORT}:{number}", "--json").error["code"] == "listen_failed"
 
 
-def test_the_port_of_the_hooks_is_never_forwarded(cli: Cli, box: str) -> None:
-    for ports in ("9000", "8990-9010"):
-        done = cli("forward", box, "-r", ports)
-        assert done.status == 2
-        assert "9000" in done.remarks
+@pytest.mark.parametrize("ports", [["9000"], ["8990-9010"], ["70000"], ["8000", "8000"]], ids=" ".join)
+def test_what_cannot_be_forwarded_is_refused(cli: Cli, box: str, ports: list[str]) -> None:
+    done = cli("forward", box, *(word for port in ports for word in ("-r", port)))
+    assert (done.status, done.text) == (2, "")
 
 
-def test_several_ports_and_json(cli: Cli, box: str) -> None:
-    process, line = start(cli, box, "-r", "8000:0", "-r", "8005-8006:0", "--json")
+def test_nothing_of_the_network_is_loaded_before_it_listens(cli: Cli, box: str) -> None:
+    program = (sys.executable, "-X", "importtime", "-m", "vmnest", "forward", box, "-r", f"{PORT}:0")
+    with subprocess.Popen(
+        program, cwd=cli.cwd, env=dict(cli.environ), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        loaded = b""
+        while not (line := process.stdout.readline()).startswith(b"http://"):
+            assert line
+            loaded += line
+        process.terminate()
+        process.communicate(timeout=WAIT_SECONDS)
+    assert b"vmnest.forward.forwarder" in loaded
+    assert b"urllib3" not in loaded
+
+
+# -- the sandbox's life ------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def asking_all_the_time(url: str) -> Iterator[None]:
+    """A page that does not give up."""
+    is_over = threading.Event()
+
+    def ask_on() -> None:
+        while not is_over.wait(0.01):
+            with contextlib.suppress(OSError):
+                ask(url)
+
+    thread = threading.Thread(target=ask_on)
+    thread.start()
     try:
-        told = json.loads(line)
-        assert told["name"] == box
-        assert [each["remote"] for each in told["forwards"]] == [8000, 8005, 8006]
-        first = told["forwards"][0]
-        eventually(lambda: get(first["url"])[0] == 200)
-        assert first["url"] == f"http://localhost:{first['local']}"
+        yield
     finally:
-        assert end(process)[0] == 130
+        is_over.set()
+        thread.join()
 
 
-def test_it_goes_on_in_the_background_until_the_sandbox_is_stopped(cli: Cli, box: str) -> None:
-    told = cli("forward", box, "-r", "8000:0", "--background", "--poll-interval", "0.2", "--json").data
-    url = told["forwards"][0]["url"]
-    eventually(lambda: get(url) == (200, "localhost:8000"))
-    assert cli("stop", box).status == 0
-    eventually(lambda: not is_alive(told["pid"]))
-    assert "sandbox box was stopped" in Path(told["log"]).read_text()
-    Path(told["log"]).unlink()
+def test_a_stop_elsewhere_ends_it_and_no_page_wakes_the_sandbox(cli: Cli, brief: str) -> None:
+    with forwarding(cli, brief, "--poll-interval", "600") as forward:
+        wait_until_served(forward.url)
+        with asking_all_the_time(forward.url):
+            assert cli("stop", brief).status == 0
+            status, out, err = forward.wait()
+    assert (status, out) == (1, "")
+    assert err.endswith(
+        "vmnest: sandbox brief was stopped: its ports are not forwarded any more\n"
+        "  Resume it, and forward them again: vmnest start brief\n"
+    )
+    assert state(cli, brief) == "SUSPENDED"
 
 
-def is_alive(pid: int) -> bool:
+def test_one_that_is_stopped_is_resumed_at_the_beginning(cli: Cli, brief: str) -> None:
+    assert cli("stop", brief).status == 0
+    with forwarding(cli, brief) as forward:
+        assert state(cli, brief) == "RUNNING"
+        wait_until_served(forward.url)
+        assert forward.end()[0] == 0
+
+
+def test_one_that_sleeps_is_woken_by_the_next_request(cli: Cli, brief: str, cloud: LocalCloud) -> None:
+    microvm_id = cli("ps", brief, "--json").data["microvm_id"]
+    with forwarding(cli, brief, "--poll-interval", "0.1") as forward:
+        wait_until_served(forward.url)
+        cloud.client().suspend_microvm(microvmIdentifier=microvm_id)  # as its idle policy would
+        wait_for(lambda: state(cli, brief) == "SUSPENDED")
+        assert ask(forward.url) == 200
+        assert forward.end() == (0, "", "vmnest: no longer forwarding\n")
+
+
+def test_the_sandboxs_end_is_its_end(cli: Cli, brief: str) -> None:
+    with forwarding(cli, brief, "--poll-interval", "600") as forward:
+        wait_until_served(forward.url)
+        assert cli("rm", brief).status == 0
+        status, out, err = forward.wait()
+    assert (status, out) == (1, "")
+    assert "ended" in err
+    assert "Traceback" not in err
+
+
+def test_one_of_the_same_name_is_another_sandbox(cli: Cli, brief: str) -> None:
+    with forwarding(cli, brief, "--poll-interval", "600") as forward:
+        wait_until_served(forward.url)
+        assert cli("create", brief, "--local", "--replace").status == 0
+        assert forward.wait()[0] == 1
+    assert state(cli, brief) == "RUNNING"
+
+
+def test_a_local_cloud_that_was_killed_is_started_and_it_goes_on() -> None:
+    with contextlib.ExitStack() as stack:
+        cloud = stack.enter_context(open_cloud())
+        cli = Cli({**bare_environ(cloud.folder), "AGENT_SANDBOX_LOCAL_DIR": cloud.folder})
+        serve(cli, "box")
+        forward = stack.enter_context(forwarding(cli, "box", "--poll-interval", "0.2"))
+        wait_until_served(forward.url)
+        cloud.process.kill()
+        cloud.process.wait()
+        stack.callback(cli, "local", "down")
+        wait_until_served(forward.url)
+        assert forward.process.poll() is None
+        assert forward.end()[0] == 0
+
+
+# -- in the background -------------------------------------------------------------------------------------------------
+
+
+def test_it_goes_on_in_the_background_until_it_is_killed(cli: Cli, box: str) -> None:
+    data = cli("forward", box, "-r", f"{PORT}:0", "--background", "--json").data
+    pid, log, (only,) = data["pid"], Path(data["log"]), data["forwards"]
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def test_a_stopped_sandbox_is_resumed_by_a_new_forwarding(cli: Cli, box: str) -> None:
-    assert cli("stop", box).status == 0
-    process, line = start(cli, box, "-r", "8000", "-l", "0")
-    try:
-        eventually(lambda: get(url_in(line)) == (200, "localhost:8000"))
+        wait_until_served(only["url"])
     finally:
-        assert end(process)[0] == 130
+        os.kill(pid, signal.SIGTERM)
+    wait_for(lambda: is_refused(only["local"]))
+    wait_for(lambda: not Path(f"/proc/{pid}").exists())
+    assert not log.exists()  # nothing was to be told
 
 
-def test_a_request_under_a_foreign_name_is_refused_unless_it_is_allowed(cli: Cli, box: str) -> None:
-    process, line = start(cli, box, "-r", "8000", "-l", "0", "--allow-host", "mine.example")
-    try:
-        eventually(lambda: get(url_in(line), Host="mine.example") == (200, "localhost:8000"))
-        code, text = get(url_in(line), Host="theirs.example")
-        assert code == 403
-        assert "--allow-host theirs.example" in text
-    finally:
-        end(process)
+def test_in_the_background_it_ends_with_its_sandbox_and_tells_why(cli: Cli, brief: str) -> None:
+    done = cli("forward", brief, "-r", f"{PORT}:0", "--background")
+    assert done.status == 0
+    url = done.text.partition(" ")[0]
+    pid, log = done.remarks.split("kill ")[1].split()[0], Path(done.remarks.split()[-1])
+    wait_until_served(url)
+    assert cli("stop", brief).status == 0
+    wait_for(lambda: not Path(f"/proc/{pid}").exists())
+    assert log.read_text() == "ended: sandbox brief was stopped: its ports are not forwarded any more\n"
+    log.unlink()
+
+
+def test_what_does_not_begin_well_is_not_left_in_the_background(cli: Cli, box: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = cli("forward", box, "-r", f"{PORT}:{taken.getsockname()[1]}", "--background", "--json")
+    assert (done.status, done.error["code"]) == (1, "listen_failed")

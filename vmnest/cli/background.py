@@ -93,6 +93,7 @@ def _live(work: Callable[[Callable[[dict[str, object]], None]], None], *, writer
     status = 0
     try:
         _leave_terminal(written)
+        _log_warnings()
         work(tell)
     except errors.VmnestError as error:
         status = error.exit_status
@@ -120,3 +121,14 @@ def _leave_terminal(written: int) -> None:
         os.dup2(source, number)
     os.close(nothing)
     os.chdir("/")
+
+
+def _log_warnings() -> None:
+    """The library's warnings are bounded too."""
+    import logging
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            log(self.format(record))
+
+    logging.getLogger(__package__.rpartition(".")[0]).addHandler(Lines(logging.WARNING))

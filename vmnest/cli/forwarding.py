@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from .. import errors
 from ..ops import forward
-from . import background, output, values, words
+from . import background, failure, output, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,8 +88,11 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
         output.remark(text, options=options)
 
     with output.warnings_as_remarks(options=options), _open(options, on_remark=remark) as forwarding:
-        _tell(options, forwarding)
-        forwarding.wait()
+        # To be ended by a signal is how it ends well: there is no other way to say that it is enough.
+        with contextlib.suppress(failure.Ended):
+            _tell(options, forwarding)
+            forwarding.wait()
+        remark("no longer forwarding")
     return 0
 
 

@@ -35,6 +35,7 @@ READY_SECONDS = 120.0
 FIRST_LOOK_SECONDS = 0.25  # after the start, which it would slow down
 STAMP_SECONDS = 1.0  # between two looks at whether another process has changed what is recorded
 GLANCE_SECONDS = 1.0  # how long what was seen holds, where no request may find it suspended
+SLICE_SECONDS = 0.25  # of a wait for the end
 JOIN_SECONDS = 0.5  # the watcher may be waiting for the service, and its end is nobody's concern
 RELAY_SECONDS = 10.0  # an agent that does not say in time whether it has the relay is taken for one without
 RELAY_AGAIN_SECONDS = 60.0  # then it is asked again after this time,
@@ -244,8 +245,11 @@ class Forwarding:
             errors.SandboxSuspendedError: the sandbox was stopped.
             errors.MicroVMEndedError, errors.SandboxNotFoundError: it is gone.
         """
-        if not self._is_over.wait(timeout):
-            return False
+        end = Deadline(timeout)
+        # In slices: a signal that another thread gets, or that comes just before this one sleeps, does not wake it.
+        while not self._is_over.wait(end.clamp(SLICE_SECONDS)):
+            if end.expired:
+                return False
         if self._error is not None:
             raise self._error
         return True
