@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 from collections.abc import Callable
 
 import pytest
 
+from guest.agentd import passages
+from guest.agentd.bodyends import BodyEnd
 from tests.support.agent import Agent
+from tests.support.pairs import tcp_pair
 from tests.support.relay_peers import OK, SECONDS, Peer, Server, dialled, request
 
 UPGRADE = ("Connection: Upgrade", "Upgrade: echo")
@@ -77,6 +81,40 @@ def test_a_tunnel_ends_when_either_end_is_gone(
             assert done.wait(SECONDS)
         client.reset()
         server.join()
+
+
+def test_the_last_words_of_a_server_that_takes_nothing_more_arrive() -> None:
+    (client, ours), (theirs, server) = tcp_pair(), tcp_pair()
+    with client, ours, theirs:
+        server.sendall(b"x" * 50_000)
+        server.close()
+        theirs.sendall(b"too late")
+        client.sendall(b"too late, too")
+        poller = select.poll()
+        poller.register(theirs, 0)
+        assert poller.poll(SECONDS * 1000)  # it was refused: the next word will fail
+        for sock in (ours, theirs):
+            sock.setblocking(False)
+        ends = [BodyEnd(is_until_close=True) for _ in range(2)]
+        passages.carry(passages.Passage(ours, theirs, end=ends[0]), passages.Passage(theirs, ours, end=ends[1]))
+        assert Peer(client).rest() == b"x" * 50_000
+
+
+def test_a_client_that_has_left_and_not_only_ended_its_side_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passages, "_PROBE_SECONDS", 1)
+    (client, ours), (theirs, server) = tcp_pair(), tcp_pair()
+    with ours, theirs, server:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, 1)  # how long its system remembers it
+        client.close()
+        for sock in (ours, theirs):
+            sock.setblocking(False)
+        ends = [BodyEnd(is_until_close=True) for _ in range(2)]
+        ways = [passages.Passage(ours, theirs, end=ends[0]), passages.Passage(theirs, ours, end=ends[1])]
+        thread = threading.Thread(target=passages.carry, args=ways, daemon=True)
+        thread.start()
+        assert server.recv(1) == b""  # it goes on waiting for the silent server
+        thread.join(SECONDS)
+        assert not thread.is_alive()
 
 
 def test_a_tunnel_carries_much_both_ways_at_once(shared_agent: Agent, serve: Callable[..., Server]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from guest.agentd import wire
+from guest.agentd import relay, wire
 from tests.support.agent import Agent
 from tests.support.relay_peers import OK, SECONDS, Peer, Server, answering, dialled, refusal, request
 
@@ -35,6 +35,34 @@ def test_a_port_on_which_nothing_listens_is_told(shared_agent: Agent) -> None:
     with dialled(shared_agent) as client:
         client.send(request(free_port()))
         assert refusal(client) == (502, "not_listening", "not_listening")
+
+
+def test_a_refusal_of_a_request_without_a_body_leaves_its_connection(
+    shared_agent: Agent, serve: Callable[..., Server]
+) -> None:
+    server = serve(answering(OK))
+    with dialled(shared_agent) as client:
+        for port in (free_port(), shared_agent.port):
+            client.send(request(port, "HEAD / HTTP/1.1"))
+            assert "Connection: close" not in client.head()
+        client.send(request(server.port))
+        assert client.head()[0] == "HTTP/1.1 200 OK"
+
+
+def test_a_connection_that_met_itself_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+
+    def meet_itself(address: tuple[str, int], timeout: float) -> socket.socket:
+        # What may happen by chance on a port that nobody listens on: it is the connection's own.
+        alone = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+        alone.bind(address)
+        alone.connect(address)
+        return alone
+
+    monkeypatch.setattr(socket, "create_connection", meet_itself)
+    with pytest.raises(relay.RelayError) as caught:
+        relay.connect(port)
+    assert caught.value.reason == wire.RELAY_NOT_LISTENING
 
 
 def test_the_agents_own_ports_are_not_passed_on_to(shared_agent: Agent) -> None:

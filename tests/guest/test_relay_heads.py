@@ -75,6 +75,51 @@ def test_what_the_forwarder_says_of_the_client_is_left_alone() -> None:
     assert [line for line in built if line.startswith("X-Forwarded")] == fields
 
 
+@pytest.mark.parametrize("told", ["X-Forwarded-Host: a:1", "X-Forwarded-Proto: http", "X-Forwarded-For: 1.2.3.4"])
+def test_what_a_client_leaves_out_is_told_of_the_endpoint(told: str) -> None:
+    built = relay_heads.build_request(parse(request(7, "GET / HTTP/1.1", told)), port=7).decode().split("\r\n")
+    ours = {"X-Forwarded-Host": "endpoint.example", "X-Forwarded-Proto": "https"}
+    ours.update([tuple(told.split(": "))])
+    assert {line for line in built if line.startswith("X-Forwarded")} == {f"{name}: {ours[name]}" for name in ours}
+
+
+@pytest.mark.parametrize(
+    ("line", "local"),
+    [
+        ("GET /a//b?q=http://x/ HTTP/1.1", "GET /a//b?q=http://x/ HTTP/1.1"),
+        ("GET http://endpoint.example/a?b HTTP/1.1", "GET /a?b HTTP/1.1"),
+        ("GET HTTPS://endpoint.example?b HTTP/1.1", "GET /?b HTTP/1.1"),
+        ("GET http://endpoint.example HTTP/1.0", "GET / HTTP/1.0"),
+        ("OPTIONS * HTTP/1.1", "OPTIONS * HTTP/1.1"),
+    ],
+)
+def test_a_target_names_no_host_but_the_local_one(line: str, local: str) -> None:
+    built = relay_heads.build_request(parse(request(7, line)), port=7)
+    assert built.startswith(f"{local}\r\nHost: localhost:7\r\n".encode())
+
+
+@pytest.mark.parametrize(
+    "line", ["CONNECT a:1 HTTP/1.1", "CONNECT http://a/ HTTP/1.1", "GET a HTTP/1.1", "GET * HTTP/1.1"]
+)
+def test_a_request_to_a_proxy_is_refused(line: str) -> None:
+    with pytest.raises(heads.HeadError):
+        relay_heads.build_request(parse(request(7, line)), port=7)
+
+
+def test_what_an_old_client_cannot_want_is_taken_out() -> None:
+    fields = ["Connection: upgrade", "Upgrade: websocket", "Expect: 100-continue", "X: 1"]
+    built = relay_heads.build_request(parse(request(7, "GET / HTTP/1.0", *fields)), port=7)
+    assert built.split(b"\r\n")[2] == b"X: 1"
+    assert b"pgrade" not in built
+
+
+def test_all_the_protocols_that_a_client_offers_are_passed_on() -> None:
+    fields = ["Upgrade: a", "Connection: keep-alive, Upgrade", "Upgrade: b/2"]
+    built = relay_heads.build_request(parse(request(7, "GET / HTTP/1.1", *fields)), port=7)
+    assert built.endswith(b"\r\nConnection: Upgrade\r\nUpgrade: a, b/2\r\n\r\n")
+    assert built.count(b"pgrade: ") == 1
+
+
 @pytest.mark.parametrize("field", ["Content-Length: 5", "Transfer-Encoding: chunked"])
 def test_no_client_can_have_the_framing_taken_out(field: str) -> None:
     head = parse(request(7, "POST / HTTP/1.1", field, f"Connection: {field.partition(':')[0]}"))
