@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Mapping
 
 from .. import errors
+from . import resumption
 
 # botocore's own order: its variable, then the one that it keeps for the sake of requests.
 _BUNDLE_VARIABLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
@@ -40,6 +41,7 @@ def build_context(verify: bool | str, *, environ: Mapping[str, str]) -> ssl.SSLC
     else:
         context = _from_environment(environ)
     context.set_alpn_protocols(["http/1.1"])
+    resumption.remember_sessions(context)
     return context
 
 
