@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import ssl
+import socket
 import subprocess
 import threading
 import time
@@ -29,7 +29,8 @@ from tests.support.odd_servers import (
     refuses_early,
     says,
 )
-from vmnest import errors
+from vmnest import errors, transport
+from vmnest.deadline import Deadline
 
 MEBIBYTE = 1 << 20
 WAIT_SECONDS = 20.0
@@ -643,9 +644,15 @@ def test_what_is_no_http_is_told_to_both(forward_plain: Forward, sent: bytes, wo
 
 
 def test_a_new_tls_connection_resumes_the_last_one(authority: Authority) -> None:
-    trust = ssl.create_default_context(cafile=str(authority.bundle))
-    with forwarding(closes_behind, tls=authority.context("localhost"), trust=trust) as forwarded:
+    sender = transport.Transport(verify=str(authority.bundle), environ={})
+
+    def dial(deadline: Deadline) -> socket.socket:
+        return sender.dial("GET", forwarded.endpoint.url, headers=(), deadline=deadline)[0].detach()
+
+    with forwarding(closes_behind, tls=authority.context("localhost")) as forwarded:
+        forwarded.gate.open = dial  # type: ignore[method-assign]
         assert [forwarded.get().status for _ in range(4)] == [200] * 4
+        assert [each.is_resumed for each in forwarded.endpoint.connections] == [False, True, True, True]
 
 
 def test_closing_ends_the_clients_and_every_thread(forward: Forward) -> None:
