@@ -309,7 +309,7 @@ def test_a_local_cloud_that_was_killed_is_started_and_it_goes_on() -> None:
         wait_until_served(forward.url)
         cloud.process.kill()
         cloud.process.wait()
-        stack.callback(cli, "local", "down")
+        stack.callback(cli, "local", "down", "--force")
         wait_until_served(forward.url)
         assert forward.process.poll() is None
         assert forward.end()[0] == 0

@@ -175,6 +175,8 @@ def open_forwarding(
     if not check_seconds(poll_interval, name="poll_interval"):
         raise errors.UsageError("poll_interval must be more than 0 seconds")
     life.ready_for_use(link, may_resume=may_resume, deadline=Deadline(READY_SECONDS))
+    if link.record.stopped_at is not None:  # it runs: that stop was cut off, or somebody else's call has undone it
+        link.note(stopped_at=None)
     gate = LinkGate(link, may_resume=may_resume)
     forwarding = Forwarding(link, bind=bind, poll_interval=poll_interval)
     forwarding.start(

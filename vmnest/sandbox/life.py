@@ -38,9 +38,16 @@ def suspend(link: Link, *, deadline: Deadline) -> None:
         # What the service makes of a call in this state is not known.
         settled = (names.RUNNING, *_SUSPENDED)
         link.see(waiting.wait_until(microvms, microvm_id, states=settled, deadline=deadline, clock=link.clock))
-    _until_accepted(link, lambda: microvms.suspend(microvm_id, deadline=deadline), deadline=deadline)
+    # Before the call: what asks again and again (a page behind a forwarder) would wake it up before the mark is there.
+    before = link.record.stopped_at
+    link.note(stopped_at=link.clock.time(), must_be_kept=True)
+    try:
+        _until_accepted(link, lambda: microvms.suspend(microvm_id, deadline=deadline), deadline=deadline)
+    except BaseException:
+        link.note(stopped_at=before)
+        raise
     # Before the wait: whoever is killed while waiting has stopped it all the same.
-    link.note(state_hint=names.SUSPENDED, stopped_at=link.clock.time(), must_be_kept=True)
+    link.note(state_hint=names.SUSPENDED)
     try:
         _watch_suspension(link, microvm_id, deadline=deadline)
     except errors.NotSuspendedError:

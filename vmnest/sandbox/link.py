@@ -166,8 +166,12 @@ class Link:
             present = self.records.get(self.record.name)
         except errors.StateFileError:
             return  # that is a problem of whoever needs the name
-        if present is not None and present.is_same_launch(self.record) and present.stopped_at != self.record.stopped_at:
-            self._change(stopped_at=present.stopped_at)
+        if present is None or not present.is_same_launch(self.record):
+            return
+        # The mark of a stop comes first, and the state once the service has taken the call.
+        is_stop = present.stopped_at is not None and present.state_hint != self.record.state_hint
+        if is_stop or present.stopped_at != self.record.stopped_at:
+            self._change(stopped_at=present.stopped_at, state_hint=present.state_hint)
             self.state = present.state_hint or names.UNKNOWN
 
     def suspended(self) -> errors.SandboxSuspendedError:

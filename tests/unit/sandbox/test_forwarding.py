@@ -221,6 +221,15 @@ def test_a_sandbox_that_is_suspended_for_idleness_is_waited_for(
         assert forwarding.is_open
 
 
+def test_the_mark_of_a_stop_that_was_cut_off_is_taken_away(
+    sandbox: Sandbox, records: registry.Registry, port: int
+) -> None:
+    records.update("demo", stopped_at=5.0)
+    with sandbox.forward(port, local_port=0) as forwarding:
+        assert status(forwarding.url) == 200
+        assert records.require("demo").stopped_at is None
+
+
 def test_it_ends_with_its_sandbox(sandbox: Sandbox, control: FakeControl, port: int) -> None:
     with sandbox.forward(port, local_port=0, poll_interval=POLL_SECONDS) as forwarding:
         control.microvms.change("microvm-1", state=names.TERMINATED, state_reason="its time is over")

@@ -75,6 +75,31 @@ def test_a_suspend_is_marked_as_deliberate(setting: Setting) -> None:
     assert setting.link.record == setting.record
 
 
+def test_the_mark_is_there_before_the_call_for_whoever_would_wake_it_up(setting: Setting) -> None:
+    seen: list[registry.Record] = []
+    suspend, other = setting.microvms.suspend, setting.another()
+
+    def look_and_suspend(microvm_id: str, *, deadline: Deadline) -> None:
+        other.catch_up()
+        seen.append(other.record)
+        suspend(microvm_id, deadline=deadline)
+
+    setting.microvms.suspend = look_and_suspend  # type: ignore[method-assign]
+    life.suspend(setting.link, deadline=setting.deadline())
+    assert [(one.stopped_at, one.state_hint) for one in seen] == [(setting.record.stopped_at, None)]
+    other.catch_up()
+    assert other.state == "SUSPENDED"
+
+
+@pytest.mark.parametrize("before", [None, 5.0])
+def test_a_suspend_that_is_not_taken_leaves_the_mark_as_it_was(setting: Setting, before: float | None) -> None:
+    setting.link.note(stopped_at=before)
+    setting.microvms.failures["suspend"] = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        life.suspend(setting.link, deadline=setting.deadline())
+    assert setting.record.stopped_at == before
+
+
 def test_a_suspend_of_what_was_idle_already_marks_it_too(setting: Setting) -> None:
     setting.microvms.change("microvm-1", state="SUSPENDED")
     life.suspend(setting.link, deadline=setting.deadline())
@@ -157,6 +182,7 @@ def test_a_mark_that_cannot_be_kept_is_an_error(setting: Setting, tmp_path: Path
     (tmp_path / "state.json").write_text("{damaged")
     with pytest.raises(errors.StateFileError):
         life.suspend(setting.link, deadline=setting.deadline())
+    assert "suspend" not in setting.microvms.calls
 
 
 # -- resuming ----------------------------------------------------------------------------------------------------------
