@@ -24,14 +24,14 @@ from tests.support.relay_peers import OK, SECONDS, Peer, Server, answering, dial
     ],
 )
 def test_an_answer_without_a_body_ends_with_its_head(
-    shared_agent: Agent, serve: Callable[..., Server], method: str, sent: bytes
+    shared_agent: Agent, perform: Callable[..., Server], method: str, sent: bytes
 ) -> None:
     def script(peer: Peer) -> None:
         for _ in range(2):
             peer.head()
             peer.send(sent)
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         for _ in range(2):
             client.send(request(server.port, f"{method} / HTTP/1.1"))
@@ -39,7 +39,7 @@ def test_an_answer_without_a_body_ends_with_its_head(
     assert server.connections == 1
 
 
-def test_chunks_and_trailers_pass_both_ways_as_they_are(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_chunks_and_trailers_pass_both_ways_as_they_are(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     body = b"3;a=b\r\nabc\r\n00A\r\n0123456789\r\n0\r\nX-Sum: 1\r\nx-sum:2\r\n\r\n"
     heads_seen: list[list[str]] = []
 
@@ -50,7 +50,7 @@ def test_chunks_and_trailers_pass_both_ways_as_they_are(shared_agent: Agent, ser
         for at in range(len(body)):
             peer.send(body[at : at + 1])
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port, "POST / HTTP/1.1", "Trailer: X-Sum", "Transfer-Encoding: chunked"))
         for at in range(len(body)):
@@ -61,9 +61,9 @@ def test_chunks_and_trailers_pass_both_ways_as_they_are(shared_agent: Agent, ser
 
 
 def test_an_answer_that_ends_with_its_connection_gets_an_end_that_can_be_told(
-    shared_agent: Agent, serve: Callable[..., Server]
+    shared_agent: Agent, perform: Callable[..., Server]
 ) -> None:
-    server = serve(answering(b"HTTP/1.0 200 OK\r\nX: 1\r\n\r\nhello"), answering(OK))
+    server = perform(answering(b"HTTP/1.0 200 OK\r\nX: 1\r\n\r\nhello"), answering(OK))
     with dialled(shared_agent) as client:
         client.send(request(server.port))
         assert client.head() == ["HTTP/1.1 200 OK", "X: 1", "vmnest-relay: relayed", "Transfer-Encoding: chunked"]
@@ -73,9 +73,9 @@ def test_an_answer_that_ends_with_its_connection_gets_an_end_that_can_be_told(
         assert client.read(2) == b"ok"
 
 
-def test_an_old_client_reads_to_the_end_of_its_connection(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_an_old_client_reads_to_the_end_of_its_connection(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     seen: list[list[str]] = []
-    server = serve(answering(b"HTTP/1.1 200 OK\r\n\r\nhello", seen=seen))
+    server = perform(answering(b"HTTP/1.1 200 OK\r\n\r\nhello", seen=seen))
     with dialled(shared_agent) as client:
         client.send(request(server.port, "GET / HTTP/1.0"))
         assert client.head() == ["HTTP/1.1 200 OK", "vmnest-relay: relayed", "Connection: close"]
@@ -83,7 +83,7 @@ def test_an_old_client_reads_to_the_end_of_its_connection(shared_agent: Agent, s
     assert seen[0][0] == "GET / HTTP/1.0"
 
 
-def test_large_bodies_pass_both_ways_at_once(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_large_bodies_pass_both_ways_at_once(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     piece = bytes(range(256)) * 256
     count = 200
 
@@ -93,7 +93,7 @@ def test_large_bodies_pass_both_ways_at_once(shared_agent: Agent, serve: Callabl
         for _ in range(count):  # an echo: neither way may wait for the other
             peer.send(peer.read(len(piece)))
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port, "POST / HTTP/1.1", f"Content-Length: {len(piece) * count}"))
         sender = threading.Thread(target=lambda: [client.send(piece) for _ in range(count)])
@@ -106,7 +106,7 @@ def test_large_bodies_pass_both_ways_at_once(shared_agent: Agent, serve: Callabl
 # -- interim and early answers
 
 
-def test_an_invitation_is_the_servers_own(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_an_invitation_is_the_servers_own(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     asked = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -116,7 +116,7 @@ def test_an_invitation_is_the_servers_own(shared_agent: Agent, serve: Callable[.
         assert peer.read(5) == b"hello"
         peer.send(OK)
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port, "POST / HTTP/1.1", "Content-Length: 5", "Expect: 100-continue"))
         assert not select.select([client.socket], [], [], 0.1)[0]  # the agent does not invite
@@ -128,15 +128,17 @@ def test_an_invitation_is_the_servers_own(shared_agent: Agent, serve: Callable[.
         assert client.read(2) == b"ok"
 
 
-def test_an_old_client_gets_no_interim_answer(shared_agent: Agent, serve: Callable[..., Server]) -> None:
-    server = serve(answering(b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK))
+def test_an_old_client_gets_no_interim_answer(shared_agent: Agent, perform: Callable[..., Server]) -> None:
+    server = perform(answering(b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK))
     with dialled(shared_agent) as client:
         client.send(request(server.port, "GET / HTTP/1.0"))
         assert client.head()[0] == "HTTP/1.1 200 OK"
 
 
-def test_any_number_of_interim_answers_passes_as_one_of_ours(shared_agent: Agent, serve: Callable[..., Server]) -> None:
-    server = serve(answering(b"HTTP/1.0 102 Processing\r\n\r\n" * 5000 + OK))
+def test_any_number_of_interim_answers_passes_as_one_of_ours(
+    shared_agent: Agent, perform: Callable[..., Server]
+) -> None:
+    server = perform(answering(b"HTTP/1.0 102 Processing\r\n\r\n" * 5000 + OK))
     with dialled(shared_agent) as client:
         client.send(request(server.port))
         assert all(client.head() == ["HTTP/1.1 102 Processing"] for _ in range(5000))
@@ -144,23 +146,23 @@ def test_any_number_of_interim_answers_passes_as_one_of_ours(shared_agent: Agent
 
 
 def test_a_server_that_ends_after_interim_answers_has_given_none(
-    shared_agent: Agent, serve: Callable[..., Server]
+    shared_agent: Agent, perform: Callable[..., Server]
 ) -> None:
-    server = serve(answering(b"HTTP/1.1 102 Processing\r\n\r\n"))
+    server = perform(answering(b"HTTP/1.1 102 Processing\r\n\r\n"))
     with dialled(shared_agent) as client:
         client.send(request(server.port))
         assert client.head() == ["HTTP/1.1 102 Processing"]
         assert refusal(client) == (502, "broken", "broken")
 
 
-def test_chunks_are_no_answer_to_an_old_client(shared_agent: Agent, serve: Callable[..., Server]) -> None:
-    server = serve(answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"))
+def test_chunks_are_no_answer_to_an_old_client(shared_agent: Agent, perform: Callable[..., Server]) -> None:
+    server = perform(answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"))
     with dialled(shared_agent) as client:
         client.send(request(server.port, "GET / HTTP/1.0"))
         assert refusal(client) == (502, "broken", "broken")
 
 
-def test_an_early_answer_to_a_large_upload_arrives_whole(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_an_early_answer_to_a_large_upload_arrives_whole(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     answered = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -168,7 +170,7 @@ def test_an_early_answer_to_a_large_upload_arrives_whole(shared_agent: Agent, se
         peer.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig")
         assert answered.wait(SECONDS)  # it reads nothing of the body
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port, "POST / HTTP/1.1", f"Content-Length: {1 << 30}"))
         with contextlib.suppress(ConnectionError):
@@ -188,9 +190,9 @@ def test_an_early_answer_to_a_large_upload_arrives_whole(shared_agent: Agent, se
 
 
 def test_a_server_that_answers_and_resets_the_upload_is_heard(
-    shared_agent: Agent, serve: Callable[..., Server]
+    shared_agent: Agent, perform: Callable[..., Server]
 ) -> None:
-    server = serve(answering(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig"))
+    server = perform(answering(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig"))
     with dialled(shared_agent) as client:
         client.send(request(server.port, "POST / HTTP/1.1", f"Content-Length: {1 << 20}") + b"x" * 1000)
         assert client.head()[0] == "HTTP/1.1 413 Too Large"
@@ -203,7 +205,7 @@ def test_a_server_that_answers_and_resets_the_upload_is_heard(
 @pytest.mark.parametrize("length", ["Content-Length: 1000", "Transfer-Encoding: chunked", "X: until-close"])
 @pytest.mark.parametrize("resets", [False, True])
 def test_an_answer_that_is_cut_never_looks_whole(
-    shared_agent: Agent, serve: Callable[..., Server], length: str, resets: bool
+    shared_agent: Agent, perform: Callable[..., Server], length: str, resets: bool
 ) -> None:
     received = threading.Event()
 
@@ -214,7 +216,7 @@ def test_an_answer_that_is_cut_never_looks_whole(
         if resets:
             peer.reset()
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port, "GET / HTTP/1.1", "Connection: close"))
         head = client.head()
@@ -228,7 +230,7 @@ def test_an_answer_that_is_cut_never_looks_whole(
     assert ("Transfer-Encoding: chunked" in head) is not length.startswith("Content-Length")
 
 
-def test_an_old_client_can_tell_a_cut_from_an_end(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_an_old_client_can_tell_a_cut_from_an_end(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     received = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -237,7 +239,7 @@ def test_an_old_client_can_tell_a_cut_from_an_end(shared_agent: Agent, serve: Ca
         assert received.wait(SECONDS)
         peer.reset()
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port, "GET / HTTP/1.0"))
         client.until(b"abc")
@@ -259,37 +261,37 @@ def test_an_old_client_can_tell_a_cut_from_an_end(shared_agent: Agent, serve: Ca
         b"HTTP/1.1 200 OK\r\nA: " + b"a" * 300_000 + b"\r\n\r\n",
     ],
 )
-def test_what_is_no_answer_is_told(shared_agent: Agent, serve: Callable[..., Server], sent: bytes) -> None:
-    server = serve(answering(sent))
+def test_what_is_no_answer_is_told(shared_agent: Agent, perform: Callable[..., Server], sent: bytes) -> None:
+    server = perform(answering(sent))
     with dialled(shared_agent) as client:
         client.send(request(server.port))
         assert refusal(client) == (502, "broken", "broken")
 
 
-def test_malformed_chunks_of_an_answer_end_the_connection(shared_agent: Agent, serve: Callable[..., Server]) -> None:
-    server = serve(answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n"))
+def test_malformed_chunks_of_an_answer_end_the_connection(shared_agent: Agent, perform: Callable[..., Server]) -> None:
+    server = perform(answering(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n"))
     with dialled(shared_agent) as client:
         client.send(request(server.port))
         client.head()
         assert b"0\r\n\r\n" not in client.rest()
 
 
-def test_malformed_chunks_of_a_request_are_refused(shared_agent: Agent, serve: Callable[..., Server]) -> None:
-    server = serve(lambda peer: peer.rest())
+def test_malformed_chunks_of_a_request_are_refused(shared_agent: Agent, perform: Callable[..., Server]) -> None:
+    server = perform(lambda peer: peer.rest())
     with dialled(shared_agent) as client:
         client.send(request(server.port, "POST / HTTP/1.1", "Transfer-Encoding: chunked") + b"3\r\nabcd\r\n")
         assert refusal(client) == (400, "bad_request", "bad_request")
 
 
 def test_malformed_chunks_after_the_answer_began_are_no_second_answer(
-    shared_agent: Agent, serve: Callable[..., Server]
+    shared_agent: Agent, perform: Callable[..., Server]
 ) -> None:
     def script(peer: Peer) -> None:
         peer.head()
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
         peer.rest()
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port, "POST / HTTP/1.1", "Transfer-Encoding: chunked"))
         client.head()
@@ -299,7 +301,7 @@ def test_malformed_chunks_after_the_answer_began_are_no_second_answer(
 
 @pytest.mark.parametrize("phase", ["upload", "unread", "silence", "answer", "stuck"])
 def test_a_client_that_leaves_ends_the_servers_connection(
-    shared_agent: Agent, serve: Callable[..., Server], phase: str
+    shared_agent: Agent, perform: Callable[..., Server], phase: str
 ) -> None:
     left, begun = threading.Event(), threading.Event()
 
@@ -316,7 +318,7 @@ def test_a_client_that_leaves_ends_the_servers_connection(
         assert left.wait(SECONDS)
         peer.rest()  # ends only when the agent has left
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         has_body = phase in {"upload", "unread"}
         client.send(request(server.port, "POST / HTTP/1.1", f"Content-Length: {(1 << 40) * has_body}"))
@@ -331,13 +333,15 @@ def test_a_client_that_leaves_ends_the_servers_connection(
     server.join()
 
 
-def test_a_kept_connection_to_a_server_ends_with_its_client(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_a_kept_connection_to_a_server_ends_with_its_client(
+    shared_agent: Agent, perform: Callable[..., Server]
+) -> None:
     def script(peer: Peer) -> None:
         peer.head()
         peer.send(OK)
         assert peer.has_ended()
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port))
         client.head()

@@ -19,7 +19,7 @@ UPGRADE = ("Connection: Upgrade", "Upgrade: echo")
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
 
 
-def test_after_a_101_bytes_are_bytes_until_both_have_ended(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_after_a_101_bytes_are_bytes_until_both_have_ended(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     seen: list[list[str]] = []
 
     def script(peer: Peer) -> None:
@@ -29,7 +29,7 @@ def test_after_a_101_bytes_are_bytes_until_both_have_ended(shared_agent: Agent, 
         assert peer.rest() == b"\0\r\n\r\nlast"  # the client has ended its side only
         peer.send(b"after that")
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port, "GET /ws HTTP/1.1", *UPGRADE, "Sec-WebSocket-Key: x") + b"early")
         assert client.head() == [*SWITCHED.decode().split("\r\n")[:-2], "vmnest-relay: relayed"]
@@ -41,14 +41,14 @@ def test_after_a_101_bytes_are_bytes_until_both_have_ended(shared_agent: Agent, 
     assert "Sec-WebSocket-Key: x" in seen[0]
 
 
-def test_a_server_may_end_its_side_first(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_a_server_may_end_its_side_first(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     def script(peer: Peer) -> None:
         peer.head()
         peer.send(SWITCHED + b"bye")
         peer.socket.shutdown(socket.SHUT_WR)
         assert peer.rest() == b"still here"
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port, "GET / HTTP/1.1", *UPGRADE))
         client.head()
@@ -59,7 +59,7 @@ def test_a_server_may_end_its_side_first(shared_agent: Agent, serve: Callable[..
 
 @pytest.mark.parametrize("has_ended", [False, True])
 def test_a_tunnel_ends_when_either_end_is_gone(
-    shared_agent: Agent, serve: Callable[..., Server], has_ended: bool
+    shared_agent: Agent, perform: Callable[..., Server], has_ended: bool
 ) -> None:
     def script(peer: Peer) -> None:
         peer.head()
@@ -71,7 +71,7 @@ def test_a_tunnel_ends_when_either_end_is_gone(
         assert peer.has_ended()
 
     done = threading.Event()
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port, "GET / HTTP/1.1", *UPGRADE))
         client.head()
@@ -117,7 +117,7 @@ def test_a_client_that_has_left_and_not_only_ended_its_side_is_found_out(monkeyp
         assert not thread.is_alive()
 
 
-def test_a_tunnel_carries_much_both_ways_at_once(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_a_tunnel_carries_much_both_ways_at_once(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     piece = bytes(range(256)) * 256
     count = 100
 
@@ -127,7 +127,7 @@ def test_a_tunnel_carries_much_both_ways_at_once(shared_agent: Agent, serve: Cal
         for _ in range(count):
             peer.send(peer.read(len(piece)))
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port, "GET / HTTP/1.1", *UPGRADE))
         client.head()
@@ -137,7 +137,7 @@ def test_a_tunnel_carries_much_both_ways_at_once(shared_agent: Agent, serve: Cal
         sender.join(SECONDS)
 
 
-def test_an_upgrade_that_is_declined_is_an_answer_like_any(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_an_upgrade_that_is_declined_is_an_answer_like_any(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     seen: list[list[str]] = []
 
     def script(peer: Peer) -> None:
@@ -145,7 +145,7 @@ def test_an_upgrade_that_is_declined_is_an_answer_like_any(shared_agent: Agent, 
             seen.append(peer.head())
             peer.send(OK)
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         client.send(request(server.port, "GET /1 HTTP/1.1", *UPGRADE) + request(server.port, "GET /2 HTTP/1.1"))
         for _ in range(2):

@@ -24,8 +24,8 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_a_server_on_ipv6_only_is_found(shared_agent: Agent, serve: Callable[..., Server]) -> None:
-    server = serve(answering(OK), family=socket.AF_INET6, host="::1")
+def test_a_server_on_ipv6_only_is_found(shared_agent: Agent, perform: Callable[..., Server]) -> None:
+    server = perform(answering(OK), family=socket.AF_INET6, host="::1")
     with dialled(shared_agent) as client:
         client.send(request(server.port))
         assert client.head()[0] == "HTTP/1.1 200 OK"
@@ -38,9 +38,9 @@ def test_a_port_on_which_nothing_listens_is_told(shared_agent: Agent) -> None:
 
 
 def test_a_refusal_of_a_request_without_a_body_leaves_its_connection(
-    shared_agent: Agent, serve: Callable[..., Server]
+    shared_agent: Agent, perform: Callable[..., Server]
 ) -> None:
-    server = serve(answering(OK))
+    server = perform(answering(OK))
     with dialled(shared_agent) as client:
         for port in (free_port(), shared_agent.port):
             client.send(request(port, "HEAD / HTTP/1.1"))
@@ -93,13 +93,13 @@ def test_the_hook_port_passes_nothing_on(shared_agent: Agent) -> None:
 # -- connections
 
 
-def test_both_connections_are_used_again(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_both_connections_are_used_again(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     def script(peer: Peer) -> None:
         for number in range(3):
             assert peer.head()[0] == f"GET /{number} HTTP/1.1"
             peer.send(OK)
 
-    server = serve(script)
+    server = perform(script)
     with dialled(shared_agent) as client:
         for number in range(3):
             client.send(request(server.port, f"GET /{number} HTTP/1.1"))
@@ -111,14 +111,14 @@ def test_both_connections_are_used_again(shared_agent: Agent, serve: Callable[..
 
 
 def test_a_request_that_meets_a_stale_connection_is_sent_again(
-    shared_agent: Agent, serve: Callable[..., Server]
+    shared_agent: Agent, perform: Callable[..., Server]
 ) -> None:
     def script(peer: Peer) -> None:
         peer.head()
         peer.send(OK)
         peer.head()  # and ends without a word
 
-    server = serve(script, answering(OK))
+    server = perform(script, answering(OK))
     with dialled(shared_agent) as client:
         for _ in range(2):
             client.send(request(server.port))
@@ -128,9 +128,9 @@ def test_a_request_that_meets_a_stale_connection_is_sent_again(
 
 
 def test_a_request_that_must_not_run_twice_has_a_connection_of_its_own(
-    shared_agent: Agent, serve: Callable[..., Server]
+    shared_agent: Agent, perform: Callable[..., Server]
 ) -> None:
-    server = serve(answering(OK), answering(b""))
+    server = perform(answering(OK), answering(b""))
     with dialled(shared_agent) as client:
         client.send(request(server.port))
         client.head()
@@ -140,8 +140,8 @@ def test_a_request_that_must_not_run_twice_has_a_connection_of_its_own(
     assert server.connections == 2
 
 
-def test_a_request_for_another_port_goes_there(shared_agent: Agent, serve: Callable[..., Server]) -> None:
-    servers = [serve(answering(OK.replace(b"ok", name))) for name in (b"s0", b"s1")]
+def test_a_request_for_another_port_goes_there(shared_agent: Agent, perform: Callable[..., Server]) -> None:
+    servers = [perform(answering(OK.replace(b"ok", name))) for name in (b"s0", b"s1")]
     with dialled(shared_agent) as client:
         for server, name in zip(servers, (b"s0", b"s1"), strict=True):
             client.send(request(server.port))
@@ -159,14 +159,14 @@ def test_a_request_for_another_port_goes_there(shared_agent: Agent, serve: Calla
 )
 @pytest.mark.parametrize("piece", [1, 7, 100_000])
 def test_requests_that_come_together_are_neither_lost_nor_mixed(
-    shared_agent: Agent, serve: Callable[..., Server], fields: list[str], body: bytes, piece: int
+    shared_agent: Agent, perform: Callable[..., Server], fields: list[str], body: bytes, piece: int
 ) -> None:
     def script(peer: Peer) -> None:
         name = peer.head()[0].split()[1][1:].encode()
         assert peer.read(len(body)) == body
         peer.send(OK.replace(b"ok", name))
 
-    server = serve(*[script] * 3)
+    server = perform(*[script] * 3)
     data = b"".join(request(server.port, f"POST /r{number} HTTP/1.1", *fields) + body for number in range(3))
     with dialled(shared_agent) as client:
         client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

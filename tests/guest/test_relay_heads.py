@@ -11,9 +11,9 @@ from tests.support.agent import Agent
 from tests.support.relay_peers import OK, Server, answering, dialled, request
 
 
-def test_a_request_arrives_as_one_for_localhost(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_a_request_arrives_as_one_for_localhost(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     seen: list[list[str]] = []
-    server = serve(answering(OK, seen=seen))
+    server = perform(answering(OK, seen=seen))
     fields = ["b-Field: 1", "A: 2", "B-field:  3 ", "Connection: X-Own, close", "X-Own: 1", "X-aws-proxy-auth: secret"]
     with dialled(shared_agent) as client:
         client.send(request(server.port, "GET //a/%2F?q=%zz HTTP/1.1", *fields))
@@ -29,12 +29,12 @@ def test_a_request_arrives_as_one_for_localhost(shared_agent: Agent, serve: Call
     ]
 
 
-def test_an_answer_arrives_as_it_was_sent(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_an_answer_arrives_as_it_was_sent(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     sent = (
         b"HTTP/1.1 299 Very \xe9\r\nset-Cookie: a=1\r\nX:  y \r\nVMNEST-relay: mine\r\nSet-Cookie: b=2\r\n"
         b"Connection: X-Own\r\nX-Own: 1\r\nKeep-Alive: timeout=5\r\nContent-Length: 0\r\n\r\n"
     )
-    server = serve(answering(sent))
+    server = perform(answering(sent))
     with dialled(shared_agent) as client:
         client.send(request(server.port))
         assert client.head() == [
@@ -135,9 +135,9 @@ def parse(data: bytes) -> heads.Head:
     return heads.parse(data.split(b"\r\n")[:-2])
 
 
-def test_a_large_head_passes_and_a_larger_one_does_not(shared_agent: Agent, serve: Callable[..., Server]) -> None:
+def test_a_large_head_passes_and_a_larger_one_does_not(shared_agent: Agent, perform: Callable[..., Server]) -> None:
     seen: list[list[str]] = []
-    server = serve(answering(b"HTTP/1.1 200 OK\r\nB: " + b"b" * 70_000 + b"\r\nContent-Length: 0\r\n\r\n", seen=seen))
+    server = perform(answering(b"HTTP/1.1 200 OK\r\nB: " + b"b" * 70_000 + b"\r\nContent-Length: 0\r\n\r\n", seen=seen))
     with dialled(shared_agent) as client:
         client.send(request(server.port, "GET / HTTP/1.1", "A: " + "a" * 70_000))
         assert "B: " + "b" * 70_000 in client.head()

@@ -1,6 +1,6 @@
 """Both ends of a relay: servers that run a script for each connection, and clients that say what a test wants.
 
-``serve`` starts the servers; an error in a script is one of the test.
+``perform`` starts the servers; an error in a script is one of the test.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Server:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Server]]:
+def perform() -> Iterator[Callable[..., Server]]:
     """Starts servers of scripts."""
     servers: list[Server] = []
 
