@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import socket
@@ -184,6 +185,17 @@ def test_json_is_one_object_once_it_listens(cli: Cli, box: str) -> None:
         wait_until_served(data["forwards"][0]["url"])
         assert ask(data["forwards"][1]["url"]) == 502
         assert forward.end() == (0, "", "")
+
+
+def test_it_may_open_as_many_files_as_the_system_allows(cli: Cli, box: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    try:
+        with forwarding(cli, box) as one:
+            assert resource.prlimit(one.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+            assert one.end()[0] == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_each_problem_is_a_line(cli: Cli, box: str) -> None:

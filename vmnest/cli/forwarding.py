@@ -97,6 +97,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
 
 
 def _open(options: _ForwardOptions, *, on_remark: Callable[[str], None]) -> Forwarding:
+    _raise_limit_of_files()
     return forward.open_forward(
         name=options.names[0],
         ports=options.remote_port or (),
@@ -110,6 +111,15 @@ def _open(options: _ForwardOptions, *, on_remark: Callable[[str], None]) -> Forw
         region=options.region,
         on_remark=on_remark,
     )
+
+
+def _raise_limit_of_files() -> None:
+    """As many as the system allows us: each WebSocket takes two, and shells often allow 1,024."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _tell(options: _ForwardOptions, forwarding: Forwarding) -> None:
