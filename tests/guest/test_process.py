@@ -361,6 +361,8 @@ def test_refused_and_finished_commands_leave_no_descriptor(bench: Bench) -> None
 def test_the_end_of_the_agent_ends_running_commands(bench: Bench, tmp_path: Path) -> None:
     def end() -> None:
         wait_text(tmp_path / "pid")
+        while not bench.groups._groups:  # it may run before it is known
+            time.sleep(0.001)
         bench.groups.end_all(grace=5)
 
     ender = threading.Thread(target=end)

@@ -400,7 +400,7 @@ def test_a_terminal_is_driven_over_http(shared_agent: Agent) -> None:
     name = begin(shared_agent, "sh", "-c", "stty size; read line; stty size; echo $line", pty={"cols": 80, "rows": 24})
     wait_until(lambda: tell(shared_agent, name)["offset"] == 7)
     assert shared_agent.post(f"{wire.PROCESSES_PATH}/{name}/resize", {"cols": 99, "rows": 33}).json() == {}
-    assert feed(shared_agent, name, b"hello\n", "offset=0").json() == {"offset": 6, "closed": False}
+    assert feed(shared_agent, name, b"hello\n", "offset=0").json()["offset"] == 6  # it may have ended by then
     told = follow(shared_agent, name)
     assert told.stdout == b"24 80\r\nhello\r\n33 99\r\nhello\r\n"
     assert told.process["pty"] is True
