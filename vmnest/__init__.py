@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .agent.results import ExecResult
     from .errors import VmnestError
     from .sandbox import Entry, IdlePolicy, Process, Progress, Sandbox, Skipped, Transfer
+    from .sandbox.forwarding import Forwarding
 
 __version__ = "0.2.0"
 
@@ -18,12 +19,14 @@ __version__ = "0.2.0"
 _HOMES = {
     **dict.fromkeys(("Entry", "IdlePolicy", "Process", "Progress", "Sandbox", "Skipped", "Transfer"), "sandbox"),
     "ExecResult": "agent.results",
+    "Forwarding": "sandbox.forwarding",
     "VmnestError": "errors",
 }
 
 __all__ = [
     "Entry",
     "ExecResult",
+    "Forwarding",
     "IdlePolicy",
     "Process",
     "Progress",

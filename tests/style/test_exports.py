@@ -55,7 +55,7 @@ def run_python(program: str, *options: str) -> subprocess.CompletedProcess[str]:
 def test_the_public_names_are_these() -> None:
     assert set(vmnest.__all__) == {
         *("Sandbox", "IdlePolicy", "ExecResult", "VmnestError", "__version__"),
-        "Process",
+        *("Forwarding", "Process"),
         *("Entry", "Progress", "Skipped", "Transfer"),  # of files
     }
 

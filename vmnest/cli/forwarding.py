@@ -33,7 +33,7 @@ _NOTES = """\
 HTTP/1.1 and WebSockets pass, with bodies of any size; raw TCP (ssh, databases) does not. A server that
 checks the request's host sees localhost. The sandbox stays awake while something passes, an open
 WebSocket included; one that was suspended because it was idle goes on with the next request. vmnest stop
-and vmnest rm end the forwarding."""
+and vmnest rm end the forwarding (exit status 1); Ctrl+C ends it well (0)."""
 
 
 def build_parser(verb: verbs.Verb) -> words.Parser:
