@@ -77,8 +77,9 @@ class _ResumingSocket(ssl.SSLSocket):
         data = super().read(len, buffer)
         if not self._has_remembered:
             self._has_remembered = True
-            if self.session is not None:
-                self._sessions.remember(self._peer, self.session)
+            session = self.session  # a copy, each time
+            if session is not None:
+                self._sessions.remember(self._peer, session)
         return data
 
     @property

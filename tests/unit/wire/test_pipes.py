@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -195,7 +196,8 @@ def test_an_interruption_wakes_who_polls(pair: Pair) -> None:
     left, _ = pair
     left.interrupt()
     wait(left, reading=True)
-    assert left.receive() == b""
+    with contextlib.suppress(ConnectionResetError):  # TLS of Python 3.13 takes it for one
+        assert left.receive() == b""
 
 
 def test_closing_twice_is_fine(pair: Pair) -> None:
