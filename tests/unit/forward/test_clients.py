@@ -91,6 +91,30 @@ def test_a_client_that_says_nothing_and_goes_is_no_problem(forward_plain: Forwar
     assert forwarded.remarks == []
 
 
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [("IDLE_SECONDS", b""), ("HEAD_SECONDS", b"GET / HTTP/1.1\r\nHost: local")],
+    ids=["between requests", "in a head"],
+)
+def test_a_client_that_says_nothing_for_long_is_left(
+    forward_plain: Forward, monkeypatch: pytest.MonkeyPatch, limit: str, said: bytes
+) -> None:
+    monkeypatch.setattr(clients, limit, 0.05)
+    forwarded = forward_plain(echo)
+    client = forwarded.client()
+    if said:
+        client.send(said)
+    assert client.receive_all() == b""
+    assert forwarded.remarks == []
+
+
+def test_a_head_that_comes_byte_by_byte_is_one(forward_plain: Forward) -> None:
+    client = forward_plain(echo).client()
+    for byte in b"\r\nGET / HTTP/1.1\r\nHost: localhost\r\n\r\n":
+        client.send(bytes([byte]))
+    assert client.read().status == 200
+
+
 def test_pages_of_other_sites_do_not_reach_the_agent(forward_plain: Forward) -> None:
     forwarded = forward_plain(echo, routes=((AGENT_PORT, 0),))
     host = f"localhost:{forwarded.port}"

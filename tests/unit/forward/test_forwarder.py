@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import socket
 import threading
 import time
@@ -9,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.forward import Client, Forward
+from tests.support.forward import Client, Forward, Forwarded
 from tests.support.forward_endpoint import Call
 from tests.support.odd_servers import echo
 from vmnest import errors
@@ -124,6 +126,77 @@ def test_beyond_its_limit_clients_wait_until_one_leaves(
     assert (first.get().status, second.get().status) == (200, 200)
     third = forwarded.client()
     third.ask("GET", "/")
+    wait_for_remark(forwarded, "connections are open")
     first.close()
     assert third.read().status == 200
-    assert any("connections are open" in text for text in forwarded.remarks)
+
+
+def wait_for_remark(forwarded: Forwarded, words: str) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not any(words in text for text in forwarded.remarks):
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+def test_without_files_to_open_clients_wait(forward_plain: Forward) -> None:
+    forwarded = forward_plain(echo)
+    assert forwarded.client().get().status == 200  # and nothing is closed after this, which would leave room
+    with socket.socket() as sock:
+        sock.settimeout(WAIT_SECONDS)
+        lowest_free = os.dup(0)
+        os.close(lowest_free)
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
+        try:
+            sock.connect(("127.0.0.1", forwarded.port))
+            wait_for_remark(forwarded, "cannot be accepted")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
+def test_without_a_thread_to_be_had_a_client_is_turned_away(
+    forward_plain: Forward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forwarded = forward_plain(echo)
+    start = threading.Thread.start
+
+    def fail(thread: threading.Thread) -> None:
+        if thread.name == "vmnest-forward-client":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        assert forwarded.client().receive_all() == b""
+        wait_for_remark(forwarded, "cannot be served: can't start new thread")
+    assert forwarded.get().status == 200
+
+
+def test_who_cannot_be_told_does_not_end_connections(forward_plain: Forward) -> None:
+    def fail(text: str) -> None:
+        raise BrokenPipeError(text)
+
+    forwarded = forward_plain(echo)
+    forwarded.forwarder._report_to = fail
+    assert [forwarded.client().get("/", "Host: evil.example").status for _ in range(2)] == [400, 400]
+
+
+def test_remarks_are_bounded_whatever_is_in_them() -> None:
+    made, reports = build(Route(8000, 0))
+    with made:
+        for number in range(2 * forwarder.MAX_REPORTS):
+            made.report(f"a remark with the number {number}")
+    assert len(reports) == forwarder.MAX_REPORTS
+
+
+def test_a_port_in_use_leaves_no_file_open() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        before = os.listdir("/proc/self/fd")
+        for _ in range(3):
+            made, _ = build(Route(8000, 0), Route(9000, taken.getsockname()[1]))
+            with pytest.raises(errors.ListenError):
+                made.open()
+            made.close()
+        assert os.listdir("/proc/self/fd") == before
