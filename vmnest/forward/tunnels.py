@@ -14,7 +14,7 @@ import os
 import select
 
 from ..deadline import SYSTEM_CLOCK, Clock
-from ..wire import framing, http1, pipes
+from ..wire import framing, http1, probing
 from ..wire.pipes import Pipe
 from .flows import BrokenError, Flow
 
@@ -33,7 +33,7 @@ def carry(
     *,
     is_websocket: bool,
     keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
-    probe_seconds: int = pipes.PROBE_SECONDS,
+    probe_seconds: int = probing.PROBE_SECONDS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Carry bytes between the two until both ways have ended, or either is gone. The caller closes them."""
@@ -97,7 +97,7 @@ class _Way:
             return False
         if self.flow.is_read and not self.has_ended:
             self.has_ended = True
-            pipes.probe(self.source.socket, seconds=self._probe_seconds)
+            probing.probe(self.source.socket, seconds=self._probe_seconds)
         if self.flow.is_done:
             self.is_over = self.sink.end_sending()
         return moved

@@ -6,7 +6,7 @@ import select
 import threading
 
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
-from ..wire import pipes
+from ..wire import probing
 from ..wire.pipes import Pipe
 from .gate import Gate
 
@@ -87,7 +87,7 @@ class Upstreams:
 
     def _open(self) -> Upstream:
         sock = self._gate.open(Deadline(CONNECT_SECONDS))
-        pipes.probe(sock, seconds=PROBE_SECONDS)  # some networks forget connections that say nothing, without a word
+        probing.probe(sock, seconds=PROBE_SECONDS)  # some networks forget connections that say nothing, without a word
         return Upstream(sock)
 
     def _take_idle(self, limit: float) -> Upstream | None:

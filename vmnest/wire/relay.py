@@ -16,7 +16,7 @@ import select
 import socket
 from collections.abc import Callable
 
-from . import buffers, pipes
+from . import buffers, probing
 
 __all__ = ["pump"]
 
@@ -32,7 +32,7 @@ def pump(
     from_left: bytes = b"",
     from_right: bytes = b"",
     on_bytes: Callable[[int], None] | None = None,
-    probe_seconds: int = pipes.PROBE_SECONDS,
+    probe_seconds: int = probing.PROBE_SECONDS,
 ) -> None:
     """Carry bytes between the sockets until both ways ended. The caller closes them.
 
@@ -122,7 +122,7 @@ class _Way:
         self._pending = self._buffer[:count]
         if count == 0:
             self._source_ended = True
-            pipes.probe(self.source, seconds=self._probe_seconds)
+            probing.probe(self.source, seconds=self._probe_seconds)
 
 
 def _wait(out: _Way, back: _Way) -> bool:

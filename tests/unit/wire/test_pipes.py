@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import socket
 import ssl
 from collections.abc import Callable, Iterator
 
@@ -13,7 +12,7 @@ import pytest
 
 from tests.support.authority import Authority
 from tests.support.pairs import VERSIONS, secured, tcp_pair
-from vmnest.wire.pipes import Pipe, probe
+from vmnest.wire.pipes import Pipe
 
 Pair = tuple[Pipe, Pipe]
 
@@ -203,24 +202,3 @@ def test_an_interruption_wakes_who_polls(pair: Pair) -> None:
 def test_closing_twice_is_fine(pair: Pair) -> None:
     pair[0].close()
     pair[0].close()
-
-
-def test_a_peer_that_has_closed_its_socket_is_told_from_one_that_has_only_ended_its_side() -> None:
-    # A closed socket answers for a minute, unless it is told another time.
-    near, far = tcp_pair()
-    near.shutdown(socket.SHUT_WR)
-    poller = select.poll()
-    poller.register(far, 0)
-    probe(far, seconds=1)
-    assert poller.poll(1500) == []  # longer than a probe takes
-    near.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, 1)
-    near.close()
-    ((_, events),) = poller.poll(20_000)
-    assert events & select.POLLERR
-    far.close()
-
-
-def test_sockets_that_are_not_tcp_need_no_probes() -> None:
-    left, right = socket.socketpair()
-    with left, right:
-        probe(left)
