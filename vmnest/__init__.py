@@ -10,16 +10,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .agent.results import ExecResult
     from .errors import VmnestError
-    from .sandbox import Entry, IdlePolicy, Process, Progress, Sandbox, Skipped, Transfer
-    from .sandbox.forwarding import Forwarding
+    from .sandbox import Entry, Forwarding, IdlePolicy, Process, Progress, Sandbox, Skipped, Transfer
 
 __version__ = "0.2.0"
 
 # name -> the module that holds it
 _HOMES = {
-    **dict.fromkeys(("Entry", "IdlePolicy", "Process", "Progress", "Sandbox", "Skipped", "Transfer"), "sandbox"),
+    **dict.fromkeys(
+        ("Entry", "Forwarding", "IdlePolicy", "Process", "Progress", "Sandbox", "Skipped", "Transfer"), "sandbox"
+    ),
     "ExecResult": "agent.results",
-    "Forwarding": "sandbox.forwarding",
     "VmnestError": "errors",
 }
 

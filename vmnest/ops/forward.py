@@ -43,18 +43,20 @@ def open_forward(
         on_remark: Told of problems, a line each.
     """
     from ..forward.ports import LOOPBACK, POLL_SECONDS
-    from ..sandbox import Sandbox
+    from ..sandbox import forwarding
 
     record = sandboxes.require(name, local=local)
-    sandbox = Sandbox.from_record(record, region=region, verify_tls=verify_tls)
-    return sandbox.forward(
-        *ports,
+    # Not by way of Sandbox, which loads what else one can do with it.
+    return forwarding.open_forwarding(
+        forwarding.link_of(record, region=region, verify_tls=verify_tls),
+        ports,
         local_port=local_port,
         bind=bind or LOOPBACK,
-        direct=direct,
+        is_direct=direct,
         allow_hosts=allow_hosts,
         poll_interval=poll_interval or POLL_SECONDS,
         on_remark=on_remark,
+        may_resume=True,
     )
 
 

@@ -14,12 +14,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from .. import errors, settings
+from .. import errors, registry, settings
 from .._guest.agentd import wire
 from ..deadline import Deadline, check_seconds
 from ..forward import forwarder, hosts, ports
 from ..wire import names
 from . import life
+from .link import Link, place_of
 
 if TYPE_CHECKING:
     import socket
@@ -27,9 +28,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ..forward.gate import HeaderPairs
-    from .link import Link
 
-__all__ = ["Forwarding", "open_forwarding"]
+__all__ = ["Forwarding", "link_of", "open_forwarding"]
 
 READY_SECONDS = 120.0
 FIRST_LOOK_SECONDS = 0.25  # after the start, which it would slow down
@@ -147,6 +147,12 @@ def _stopped(link: Link) -> errors.SandboxSuspendedError:
 
 def _gone(link: Link, error: errors.MicroVMNotFoundError) -> errors.SandboxNotFoundError:
     return errors.SandboxNotFoundError(f"sandbox {link.record.name} is gone: {error.message}")
+
+
+def link_of(record: registry.Record, *, region: str | None = None, verify_tls: bool | None = None) -> Link:
+    """A link to the sandbox that a record describes, for ``open_forwarding``: see ``Sandbox.from_record``."""
+    place = place_of(record, region=region)
+    return Link(record, place=place, records=registry.open_default(), verify_tls=verify_tls)
 
 
 def open_forwarding(

@@ -20,7 +20,7 @@ from ..forward.ports import LOOPBACK, POLL_SECONDS
 from ..wire import names
 from . import launch, life, spawning, wishes
 from .files import Files
-from .link import CALL_SECONDS, Link
+from .link import CALL_SECONDS, Link, place_of
 from .phases import Phases
 from .process import Process
 
@@ -152,7 +152,7 @@ class Sandbox:
         present = records.get(wish.name) if replace else None
         if present is not None:
             is_here = (present.target, present.region) == (place.kind, place.region)
-            home = control if is_here else _place_of(present).control(deadline=deadline)
+            home = control if is_here else place_of(present).control(deadline=deadline)
             launch.end(present, control=home, deadline=deadline)
         with phases.phase("run"):
             record = launch.start(
@@ -239,7 +239,7 @@ class Sandbox:
         """
         return cls(
             record,
-            place=_place_of(record, region=region),
+            place=place_of(record, region=region),
             records=records or registry.open_default(),
             verify_tls=verify_tls,
             auto_resume=auto_resume,
@@ -592,8 +592,3 @@ class Sandbox:
     def _workdir(self) -> str | None:
         found = settings.resolve("workdir", environ=self._link.place.environ)
         return None if found.source == "default" else str(found.value)
-
-
-def _place_of(record: registry.Record, *, region: str | None = None) -> targets.Target:
-    """The target that a record names."""
-    return targets.resolve(local=record.is_local, region=region or record.region, arn=record.image_arn)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from .. import deadline as deadlines
 from .. import errors
-from ..control import waiting
 from ..deadline import Deadline
 from ..wire import names
 
@@ -33,6 +32,8 @@ _SUSPENDED = (names.SUSPENDING, names.SUSPENDED)
 
 def suspend(link: Link, *, deadline: Deadline) -> None:
     """Suspend it, mark that as deliberate, and wait until it is done."""
+    from ..control import waiting
+
     microvms, microvm_id = link.control().microvms, link.microvm_id
     if link.state != names.RUNNING and link.look().state == names.PENDING:
         # What the service makes of a call in this state is not known.
@@ -57,6 +58,8 @@ def suspend(link: Link, *, deadline: Deadline) -> None:
 
 def _watch_suspension(link: Link, microvm_id: str, *, deadline: Deadline) -> None:
     """Wait until a suspension that was accepted is done. Traffic may end it before it was ever seen."""
+    from ..control import waiting
+
     begins_by = Deadline(deadline.clamp(ACCEPTED_SECONDS), clock=link.clock)
     wait_for = functools.partial(waiting.wait_until, link.control().microvms, microvm_id, clock=link.clock)
     try:
@@ -95,6 +98,8 @@ def run_without_agent(link: Link, *, may_resume: bool, deadline: Deadline) -> Mi
         errors.SandboxSuspendedError: it is suspended, and ``may_resume`` is False.
         errors.MicroVMEndedError: it has ended.
     """
+    from ..control import waiting
+
     microvm = link.look()
     if microvm.state in _SUSPENDED:
         if not may_resume:
@@ -115,6 +120,8 @@ def _wake(link: Link, *, deadline: Deadline) -> None:
 
 def wait(link: Link, states: Collection[str], *, deadline: Deadline) -> str:
     """Wait until it is in one of these states, which is returned. Nothing of this wakes it."""
+    from ..control import waiting
+
     wanted = check_states(states)
     if names.TERMINATING in wanted:
         wanted.add(names.TERMINATED)  # the former is brief: nobody is sure to see it

@@ -10,10 +10,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from .. import errors, registry, settings
-from ..control import waiting
+from .. import target as targets
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from ..wire import names
-from . import launch, wishes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
     from ..control import Control
     from ..control.microvms import MicroVM
     from ..control.tokens import Token
-    from ..target import Target
 
-__all__ = ["CALL_SECONDS", "ForkSafeLock", "Link"]
+__all__ = ["CALL_SECONDS", "ForkSafeLock", "Link", "place_of"]
 
 CALL_SECONDS = 60.0  # one call of the control plane
 GLANCE_SECONDS = 5.0  # one whose answer would only explain a failure
@@ -76,7 +74,7 @@ class Link:
         self,
         record: registry.Record,
         *,
-        place: Target,
+        place: targets.Target,
         records: registry.Registry,
         verify_tls: bool | None,
         auto_resume: bool = True,
@@ -104,6 +102,8 @@ class Link:
 
     def complete(self) -> str:
         """Complete a launch that was cut off, unless that is done; returns the MicroVM's id."""
+        from . import launch
+
         with self.waking.held():
             if self.record.microvm_id is None:  # no other thread was faster
                 done = launch.complete(
@@ -183,6 +183,8 @@ class Link:
 
     def ended(self, microvm: MicroVM) -> errors.MicroVMEndedError:
         """The error for a use of it once its MicroVM has ended."""
+        from ..control import waiting
+
         error = waiting.ended(microvm)
         with contextlib.suppress(errors.StateFileError):  # that is a problem of whoever needs the name
             present = self.records.get(self.record.name)
@@ -246,6 +248,8 @@ class Link:
     @property
     def agent_port(self) -> int:
         """The agent's port in the guest."""
+        from . import wishes
+
         return wishes.check_port(
             settings.number("agent_port", flag=self.record.agent_port, environ=self.place.environ),
             environ=self.place.environ,
@@ -329,3 +333,8 @@ class Link:
         # A conflict passes: the request is repeated, and what is to be done is looked at again.
         with contextlib.suppress(errors.ConflictError):
             self.control().microvms.resume(self.microvm_id, deadline=Deadline(CALL_SECONDS))
+
+
+def place_of(record: registry.Record, *, region: str | None = None) -> targets.Target:
+    """The target that a record names."""
+    return targets.resolve(local=record.is_local, region=region or record.region, arn=record.image_arn)
