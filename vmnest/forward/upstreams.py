@@ -59,7 +59,7 @@ class Upstreams:
         upstream.idle_since = self._clock.monotonic()
         with self._lock:
             self._in_use.discard(upstream)
-            if not self._is_closed and not upstream.ahead and len(self._idle) < MAX_IDLE:
+            if not self._is_closed and not upstream.has_pending and len(self._idle) < MAX_IDLE:
                 self._idle.append(upstream)
                 return
         upstream.close()

@@ -185,3 +185,18 @@ def test_an_endpoint_that_cannot_be_reached_is_the_gates_error(pool: Upstreams, 
 
 def test_the_system_asks_whether_a_silent_peer_is_still_there(pool: Upstreams) -> None:
     assert take(pool).socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+
+def test_with_tls_one_whose_peer_has_said_more_than_was_read_is_not_used_again(authority: Authority) -> None:
+    with ExitStack() as stack:
+        gate = Gate(stack, authority)
+        pool = Upstreams(gate)  # type: ignore[arg-type]
+        stack.callback(pool.close)
+        upstream = take(pool)
+        gate.peers[0].sendall(b"bodyHTTP/1.1 200 OK\r\n\r\n")  # in one record, so no poll shows what is left of it
+        wait_for_news(upstream)
+        while (data := upstream.receive(4)) is None:  # what TLS itself had to say came first
+            wait_for_news(upstream)
+        assert data == b"body"
+        pool.give_back(upstream)
+        assert take(pool) is not upstream
