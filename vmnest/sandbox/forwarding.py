@@ -91,6 +91,7 @@ class LinkGate:
         with self._asking:  # others wait for the one answer
             since = self._link.clock.monotonic() - self._asked_at
             if since > RELAY_AGAIN_SECONDS if self._relay is None else again and since > RELAY_SETTLED_SECONDS:
+                self.check()  # the question would wake it, too
                 is_first = self._asked_at == float("-inf")
                 self._relay = self._ask_for_relay(RELAY_SECONDS if is_first or again else RELAY_GLANCE_SECONDS)
                 self._asked_at = self._link.clock.monotonic()
@@ -103,6 +104,10 @@ class LinkGate:
             endpoint = self._link.recover(lost, wakes=self._may_resume)
         except errors.MicroVMNotFoundError as error:
             raise _gone(self._link, error) from error
+        except errors.SandboxSuspendedError as error:
+            if self._link.record.stopped_at is None:
+                raise  # it is idle, and must not be resumed
+            raise _stopped(self._link) from error
         now = self._link.clock.monotonic()
         with self._lock:
             self._endpoint = endpoint

@@ -186,7 +186,12 @@ def test_a_stop_is_known_before_the_next_request_and_wakes_nothing(
     with pytest.raises(errors.SandboxSuspendedError, match="sandbox demo was stopped") as caught:
         gate.check()
     assert "vmnest start demo" in str(caught.value.hint)
+    with pytest.raises(errors.SandboxSuspendedError, match="was stopped"):
+        gate.has_relay()  # an agent that is asked wakes up, too
     assert len(control.microvms.calls) == calls
+    with pytest.raises(errors.SandboxSuspendedError, match="was stopped"):
+        gate.recover(Deadline(10))  # a request that was on its way already
+    assert "resume" not in control.microvms.calls
 
 
 def test_a_request_after_a_stop_ends_it(
