@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["log", "start"]
 
 MAX_LOG_BYTES = 256 * 1024
-_PIECE_BYTES = 65536
+_MOST_FILES = 65536  # that a process has open, as far as it matters
 
 
 def start(work: Callable[[Callable[[dict[str, object]], None]], None], *, log_name: str) -> dict[str, object]:
@@ -92,7 +92,7 @@ def _live(work: Callable[[Callable[[dict[str, object]], None]], None], *, writer
 
     status = 0
     try:
-        _leave_terminal(written)
+        _leave_terminal(written, writer)
         _log_warnings()
         work(tell)
     except errors.VmnestError as error:
@@ -114,12 +114,15 @@ def _live(work: Callable[[Callable[[dict[str, object]], None]], None], *, writer
         os._exit(status)
 
 
-def _leave_terminal(written: int) -> None:
+def _leave_terminal(written: int, writer: int) -> None:
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for number, source in ((0, nothing), (1, written), (2, written)):
         os.dup2(source, number)
-    os.close(nothing)
+    # What else was inherited, a lock perhaps, is not to be held for as long as this runs.
+    kept = sorted({written, writer})
+    for below, above in zip((2, *kept), (*kept, _MOST_FILES), strict=True):
+        os.closerange(below + 1, above)
     os.chdir("/")
 
 

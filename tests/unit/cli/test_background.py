@@ -62,6 +62,14 @@ def test_it_goes_on_without_a_terminal_until_it_is_ended(tmp_path: Path) -> None
     assert log.exists()  # it holds something
 
 
+def test_nothing_that_was_inherited_stays_open(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    work = f"os.set_inheritable(os.open({str(tmp_path / 'lock')!r}, os.O_RDONLY), True)\n"
+    work += "def work(started):\n started({'open': os.listdir('/proc/self/fd')})\n"
+    told = begin(tmp_path, work)
+    assert len(told["open"]) <= 6  # the three, the log, the pipe, and the listing itself
+
+
 def test_an_empty_log_is_taken_away_at_the_end(tmp_path: Path) -> None:
     told = begin(tmp_path, "def work(started):\n started({})\n")
     eventually(lambda: not is_alive(told["pid"]))
