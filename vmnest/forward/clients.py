@@ -101,7 +101,7 @@ class _Client:
             if not data:
                 return None
             if buffer.is_empty:
-                end = time.monotonic() + HEAD_SECONDS
+                end = min(end, time.monotonic() + HEAD_SECONDS)  # an empty line begins no head, and wins no time
                 if data[0] not in _BEGINNINGS or _GREETING.match(data):
                     self._refuse(pages.not_http(is_tls=data.startswith(_TLS_HELLO)), None)
                     return None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+
 import pytest
 
 from tests.support.forward import AGENT_PORT, Forward
@@ -62,6 +65,23 @@ def test_what_is_not_safe_is_refused_and_ends_the_connection(forward_plain: Forw
 def test_a_head_within_the_limit_passes(forward_plain: Forward) -> None:
     cookie = "a" * (clients.MAX_HEAD_BYTES - 200)
     assert forward_plain(echo).get("/", f"Cookie: {cookie}").status == 200
+
+
+def test_empty_lines_keep_no_connection_open(forward_plain: Forward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "IDLE_SECONDS", 0.3)
+    client = forward_plain(echo).client()
+    ended = threading.Event()
+
+    def type_on() -> None:
+        with contextlib.suppress(OSError):
+            while not ended.wait(0.01):
+                client.send(b"\r\n")
+
+    typing = threading.Thread(target=type_on)
+    typing.start()
+    assert client.receive_all() == b""
+    ended.set()
+    typing.join()
 
 
 @pytest.mark.parametrize(
