@@ -250,7 +250,10 @@ def _listen_on(address: str, port: int, *, is_needed: bool) -> socket.socket | N
 
 def _explain(error: OSError, bind: str, port: int) -> errors.ListenError:
     if error.errno == errno.EADDRINUSE:
-        reason, hint = "another program listens there", "Take another local port, or any that is free: -l 0, or -r REMOTE:0."
+        reason, hint = (
+            "another program listens there",
+            "Take another local port, or any that is free: -l 0, or -r REMOTE:0.",
+        )
     elif error.errno == errno.EACCES:
         reason, hint = "that needs more rights", "Ports below 1024 are root's: take a higher one with -l."
     elif isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
