@@ -156,3 +156,33 @@ class MicroVMEndedError(VmnestError):
     """The MicroVM ended while it was waited for or used; the message carries the service's reason."""
 
     code = "microvm_ended"
+
+
+class ImageBuildError(VmnestError):
+    """The build of an image's version failed; the message carries the reasons of its builds."""
+
+    code = "image_build_failed"
+
+
+class ConnectorError(VmnestError):
+    """A network connector could not be made ready; the message carries the service's reason."""
+
+    code = "connector_failed"
+
+
+class GuestImageError(UsageError):
+    """A directory cannot be made an image of (checked before anything is uploaded)."""
+
+    code = "guest_image"
+
+
+class InfrastructureError(VmnestError):
+    """The infrastructure cannot be made, changed or removed as asked."""
+
+    code = "infrastructure"
+
+
+class ConfigurationError(UsageError):
+    """``sandbox.yaml`` says something that cannot be; the message names file, line and key."""
+
+    code = "configuration"
