@@ -1,8 +1,11 @@
+import json
+
 import pytest
 
 from tests.support.control import IMAGE_ARN, Controls
 from tests.support.peers import Answer, json_answer
 from vmnest import errors
+from vmnest.control.image_specs import ImageSpec
 
 
 def image(name: str = "demo", **members: object) -> dict[str, object]:
@@ -106,3 +109,102 @@ def test_a_name_that_nobody_has_says_the_region(controls: Controls):
     made = controls(json_answer(200, {"items": [image("demo-2")]}))
     with pytest.raises(errors.ImageNotFoundError, match="'demo' in region us-east-1"):
         made.control.images.resolve("demo", deadline=made.deadline())
+
+
+SPEC = ImageSpec(
+    "demo",
+    "s3://bucket/key",
+    "arn:aws:iam::111122223333:role/build",
+    "arn:aws:lambda:us-east-1:aws:microvm-image:al2023-1",
+    tags={"a": "b"},
+    environment={"KEY": "secret"},
+)
+
+
+def draft(status: int, number: str, state: str) -> Answer:
+    return json_answer(status, {**version(number), **image(), "imageVersion": number, "state": state})
+
+
+def test_an_image_is_made_and_its_first_version_known(controls: Controls):
+    made = controls(draft(201, "1.0", "CREATING"))
+    found = made.control.images.create(SPEC, deadline=made.deadline())
+    assert found == (IMAGE_ARN, "1.0", "CREATING")
+    sent = json.loads(made.peer.requests[0].body)
+    assert (sent["name"], sent["tags"], sent["environmentVariables"]) == ("demo", {"a": "b"}, {"KEY": "secret"})
+    assert sent["clientToken"]
+
+
+def test_an_update_sends_everything_but_name_and_tags(controls: Controls):
+    made = controls(draft(200, "2.0", "UPDATING"))
+    assert made.control.images.update(IMAGE_ARN, SPEC, deadline=made.deadline()).image_version == "2.0"
+    request = made.peer.requests[0]
+    sent = json.loads(request.body)
+    assert request.method == "PUT"
+    assert set(sent) == {"baseImageArn", "buildRoleArn", "codeArtifact", "environmentVariables", "clientToken"}
+
+
+def test_two_attempts_are_two_client_tokens(controls: Controls):
+    made = controls(draft(200, "2.0", "UPDATING"), draft(200, "3.0", "UPDATING"))
+    for _ in range(2):
+        made.control.images.update(IMAGE_ARN, SPEC, deadline=made.deadline())
+    first, second = (json.loads(request.body)["clientToken"] for request in made.peer.requests)
+    assert first != second
+
+
+def test_a_version_tells_what_it_is_made_of(controls: Controls):
+    members = {
+        "environmentVariables": {"KEY": "secret"},
+        "hooks": {"port": 9000},
+        "logging": {"cloudWatch": {"logGroup": "/g"}},
+        "additionalOsCapabilities": ["ALL"],
+        "egressNetworkConnectors": ["arn:c"],
+        "baseImageVersion": "1.0",
+    }
+    made = controls(json_answer(200, version("3.0", **members)))
+    found = made.control.images.version(IMAGE_ARN, "3.0", deadline=made.deadline())
+    assert (found.code_uri, found.base_image_version, found.log_group) == ("s3://bucket/key", "1.0", "/g")
+    assert (found.has_all_capabilities, found.egress_connectors) == (True, ("arn:c",))
+    assert (found.environment, found.hooks) == ({"KEY": "secret"}, {"port": 9000})
+    assert "secret" not in repr(found)
+
+
+def test_builds_are_listed(controls: Controls):
+    item = {"imageArn": IMAGE_ARN, "imageVersion": "1.0", "buildId": "b", "buildState": "FAILED",
+            "architecture": "ARM_64", "chipset": "GRAVITON", "chipsetGeneration": "4", "stateReason": "why",
+            "createdAt": 1789463942.026}  # fmt: skip
+    made = controls(json_answer(200, {"items": [item], "nextToken": None}), missing())
+    (found,) = made.control.images.builds(IMAGE_ARN, "1.0", deadline=made.deadline())
+    assert (found.state, found.generation, found.state_reason) == ("FAILED", "4", "why")
+    with pytest.raises(errors.ImageNotFoundError):
+        list(made.control.images.builds(IMAGE_ARN, "9.0", deadline=made.deadline()))
+
+
+def test_the_services_own_images_and_their_versions_are_listed(controls: Controls):
+    base = SPEC.base_image_arn
+    stamp = {"createdAt": 1789463942.026, "updatedAt": 1789463942.026}
+    versions = [{"imageArn": base, "imageVersion": number, "status": "AVAILABLE", **stamp} for number in ("1", "0")]
+    made = controls(
+        json_answer(200, {"items": [{"imageArn": base, **stamp}], "nextToken": None}),
+        json_answer(200, {"items": versions, "nextToken": None}),
+    )
+    assert list(made.control.images.managed(deadline=made.deadline())) == [base]
+    found = list(made.control.images.managed_versions(base, deadline=made.deadline()))
+    assert [(one.image_version, one.status) for one in found] == [("1", "AVAILABLE"), ("0", "AVAILABLE")]
+
+
+def test_a_version_is_switched_off_and_on(controls: Controls):
+    made = controls(json_answer(200, version("1.0", status="INACTIVE")), json_answer(200, version("1.0")))
+    images = made.control.images
+    assert not images.set_active(IMAGE_ARN, "1.0", is_active=False, deadline=made.deadline()).runnable
+    assert images.set_active(IMAGE_ARN, "1.0", is_active=True, deadline=made.deadline()).runnable
+    assert [json.loads(request.body)["status"] for request in made.peer.requests] == ["INACTIVE", "ACTIVE"]
+
+
+def test_images_and_versions_are_deleted(controls: Controls):
+    answer = {"imageIdentifier": IMAGE_ARN, "state": "DELETING"}
+    made = controls(json_answer(200, answer), json_answer(200, {**answer, "imageVersion": "1.0"}), missing())
+    made.control.images.delete(IMAGE_ARN, deadline=made.deadline())
+    made.control.images.delete_version(IMAGE_ARN, "1.0", deadline=made.deadline())
+    assert [request.method for request in made.peer.requests] == ["DELETE", "DELETE"]
+    with pytest.raises(errors.ImageNotFoundError):
+        made.control.images.delete(IMAGE_ARN, deadline=made.deadline())
