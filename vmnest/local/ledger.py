@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from ..wire import names
-from . import options, records
+from . import built, options, records
 
 _LOG = logging.getLogger(__name__)
 
@@ -157,13 +157,18 @@ def _read(path: str, microvm_id: str) -> Note:
 
 def _spec(members: object) -> records.Spec:
     known = _checked(members, _SPEC_MEMBERS)
+    image = cast("dict[str, object]", members).get("built")  # notes of older versions lack it
     chosen = cast("dict[str, object]", known.pop("options"))
     for member in ("ingress", "egress"):
         known[member] = tuple(cast("list[str]", known[member]))
     try:
-        return records.Spec(**known, options=options.Options(**chosen))  # type: ignore[arg-type]  # as above
+        return records.Spec(**known, options=options.Options(**chosen), built=_built(image))  # type: ignore[arg-type]  # as above
     except TypeError as error:
         raise ValueError(str(error)) from error
+
+
+def _built(members: object) -> built.Built | None:
+    return None if members is None else built.Built.from_wire(cast("dict[str, object]", members))
 
 
 def _checked(members: object, table: Mapping[str, tuple[type, ...]]) -> dict[str, object]:

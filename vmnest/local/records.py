@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..wire import names
+from . import hooks
+from .built import Built
 from .drivers import interface
 from .options import Options
 from .timers import Timer
@@ -56,7 +58,7 @@ REASON_SUSPENDED = "MicroVM exceeded maximum suspended duration."
 
 @dataclass(frozen=True)
 class Spec:
-    """What RunMicrovm asked for, defaults filled in."""
+    """What RunMicrovm asked for, defaults filled in. ``built`` is what it runs, or None for the built-in image."""
 
     image_arn: str
     image_version: str
@@ -68,6 +70,7 @@ class Spec:
     kms_key: str | None
     payload: str | None
     options: Options
+    built: Built | None = None
 
     @property
     def max_idle_seconds(self) -> int | None:
@@ -83,6 +86,11 @@ class Spec:
     def auto_resume(self) -> bool:
         """Whether requests wake it. They do not without a policy."""
         return self.idle_policy is not None and self.idle_policy["autoResumeEnabled"] is True
+
+    @property
+    def hooks(self) -> hooks.Config:
+        """Which lifecycle hooks are called."""
+        return hooks.AGENT if self.built is None else self.built.config.hooks
 
     @property
     def fingerprint(self) -> str:

@@ -108,7 +108,7 @@ class Suspender:
             if record.state != names.SUSPENDING:
                 return
         try:
-            hooks.post_suspend(machine)
+            hooks.post_suspend(machine, config=record.spec.hooks)
         except hooks.HookError as error:
             self._end(record, reason=error.message)
             return
@@ -166,7 +166,7 @@ class Suspender:
 
     def _tell_and_run(self, record: records.Record, machine: interface.Machine, *, event: str) -> None:
         try:
-            hooks.post_resume(machine)
+            hooks.post_resume(machine, config=record.spec.hooks)
         except hooks.HookError as error:
             self._end(record, reason=error.message)
             return

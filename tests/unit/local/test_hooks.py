@@ -64,7 +64,7 @@ def test_silence_fails_at_the_timeout():
         machine(lambda stream: stream.receive() and stream.receive()) as one,
         pytest.raises(hooks.HookError, match=told),
     ):
-        hooks.post_run(one, microvm_id="m", payload=None, timeout=0.1)
+        hooks.post_run(one, microvm_id="m", payload=None, config=hooks.Config(run=0.1))
 
 
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n"], ids=["head", "body"])
@@ -78,7 +78,7 @@ def test_an_answer_that_drips_fails_at_the_timeout(head):
 
     began = time.monotonic()
     with machine(script) as one, pytest.raises(hooks.HookError, match="timed out"):
-        hooks.post_run(one, microvm_id="m", payload=None, timeout=0.2)
+        hooks.post_run(one, microvm_id="m", payload=None, config=hooks.Config(run=0.2))
     assert time.monotonic() - began < 3
 
 

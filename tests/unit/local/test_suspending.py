@@ -127,7 +127,7 @@ class TestSuspend:
         assert not stage.machine.is_frozen
 
     def test_a_hook_that_does_not_answer_in_time_ends_the_vm(self, stage, hooks, monkeypatch):
-        monkeypatch.setattr(suspending.hooks.post_suspend, "__kwdefaults__", {"timeout": 0.05})
+        monkeypatch.setattr(records.hooks, "AGENT", records.hooks.Config(suspend=0.05))
         hooks.hold = threading.Event()
         record = stage.run()
         stage.suspender.suspend(record)
