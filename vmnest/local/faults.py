@@ -68,3 +68,21 @@ def access_denied(action: str, resource: str) -> Fault:
         error_type="AccessDeniedException",
         status=403,
     )
+
+
+# -- S3's, which builds meet when they fetch an artifact ---------------------------------------------------------------
+
+S3_NO_SUCH_BUCKET = "NoSuchBucket"
+S3_NO_SUCH_KEY = "NoSuchKey"
+
+
+def no_such_bucket(name: str) -> Fault:
+    """S3 has no bucket of that name."""
+    return Fault(
+        "The specified bucket does not exist", error_type=S3_NO_SUCH_BUCKET, status=404, members={"BucketName": name}
+    )
+
+
+def no_such_key(key: str) -> Fault:
+    """The bucket has no object of that key, or its newest version is a delete marker."""
+    return Fault("The specified key does not exist.", error_type=S3_NO_SUCH_KEY, status=404, members={"Key": key})
