@@ -78,6 +78,7 @@ def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
     else:
         os.chdir("/")
     enclosure.enter_namespaces()
+    egress = enclosure.listen_for_egress() if config["egress"] else None
     output, output_end = os.pipe()
     report, report_end = os.pipe()
     ready, ready_end = os.pipe() if config["ready"] else (-1, -1)
@@ -86,6 +87,8 @@ def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
     if child == 0:
         for descriptor in (output, report, go, events.fileno(), *files.descriptors(), *limit.group.descriptors()):
             os.close(descriptor)
+        if egress is not None:
+            egress.close()
         start = init.Main(
             config["argv"],
             config["environment"],
@@ -101,6 +104,7 @@ def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
         os.close(ready_end)
     pipes = {"console": output, "report": report, "ready": ready, "go": go}
     supervisor = Supervisor(child, files, limit, pipes=pipes, seconds=config["max_seconds"], first=events)
+    supervisor.egress = egress
     supervisor.hold(writable=plan.writable)
     if plan.writable == mounts.DISK:
         supervisor.watch_disk(plan.disk_bytes)
@@ -167,6 +171,7 @@ class Supervisor:
         # descriptor of the pending connect -> (the connect, who asked, when it is too late)
         self._dials: dict[int, tuple[_socket.socket, int, float]] = {}
         self._disk: disk.DiskWatch | None = None
+        self.egress: _socket.socket | None = None  # listens inside for whoever wants out; a daemon serves it
         self._poll = select.poll()
         self._actions: dict[int, Callable[[], None]] = {}
         self._add(files.listener.fileno(), self._accept)
@@ -388,6 +393,8 @@ class Supervisor:
             self._watch(descriptor)
         elif words == ["facts"]:
             channel.send(self._connections[descriptor], "facts", self._limits.enforced, self._temperature())
+        elif words == ["egress"]:
+            self._hand_egress(descriptor)
         elif words == ["freeze"]:
             self._freeze(descriptor)
         elif words == ["thaw"]:
@@ -404,6 +411,12 @@ class Supervisor:
             self._reason = "stopped"
         self._grace_ends_at = _boot_seconds() + grace
         os.kill(self._child, _SIGTERM)
+
+    def _hand_egress(self, asker: int) -> None:
+        if self.egress is None:
+            self._answer(asker, "none")
+        else:
+            self._answer(asker, "ok", passed=self.egress.fileno())
 
     def _watch(self, descriptor: int) -> None:
         self._watching.add(descriptor)

@@ -88,6 +88,7 @@ def test_it_inherits_no_descriptor(room: Room) -> None:
         b"freeze now",
         b"thaw 1",
         b"facts please",
+        b"egress now",
         b"x" * (channel.MAX_FRAME_BYTES + 1),
         b"\xff\x00",
     ],

@@ -13,6 +13,7 @@ request                        answer
 ``freeze``                     ``frozen``, or ``thawed`` if it could not be or was called off
 ``thaw``                       ``thawed``
 ``facts``                      ``facts ENFORCED frozen`` or ``… thawed``
+``egress``                     ``ok`` with the listening socket, or ``none`` if the VM has no egress
 anything else                  the connection is closed
 =============================  ==========================================================
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SOCKET_NAME = "s"
+EGRESS_PORT = 3128  # where the way out is, on the loopback interface of a VM that has one
 MAX_FRAME_BYTES = 512
 _MAX_BIND_PATH_BYTES = 107
 _DESCRIPTOR = struct.Struct("i")

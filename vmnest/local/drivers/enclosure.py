@@ -11,12 +11,13 @@ import fcntl
 import os
 import struct
 
-from . import init, kernel, mounts
+from . import channel, init, kernel, mounts
 
 _INSIDE_ID = 1000
 _HOSTNAME = "sandbox"
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 0x1
+_EGRESS_BACKLOG = 256
 
 
 def isolate_as_root(uid: int) -> None:
@@ -73,6 +74,17 @@ def enter_namespaces() -> None:
     init.take("namespaces", lambda: kernel.unshare(rest))
     init.take("loopback", _raise_loopback)
     init.take("hostname", lambda: kernel.set_hostname(_HOSTNAME))
+
+
+def listen_for_egress() -> _socket.socket:
+    """Where a proxy outside is to be found from inside: a listening socket in the network namespace that we are in.
+
+    Nobody outside can reach it, and nobody inside can take its place: it is there before anything runs.
+    """
+    listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    listener.bind(("127.0.0.1", channel.EGRESS_PORT))
+    listener.listen(_EGRESS_BACKLOG)
+    return listener
 
 
 def _map_identity(uid: int, gid: int) -> None:

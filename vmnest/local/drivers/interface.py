@@ -39,6 +39,8 @@ class Launch:
         max_seconds: The VM is ended this long after its start, whether or not a daemon lives.
         visible: Further host directories that can be read inside; the driver was selected with them.
         image_layers: Folders that lie over the host's programs, the topmost first.
+        egress: The VM has a way out: ``Machine.egress_listener``, which the main process's environment names as its
+            HTTP proxy. What goes through is up to whoever serves it.
     """
 
     microvm_id: str
@@ -51,6 +53,7 @@ class Launch:
     cpus: float | None = None
     visible: tuple[str, ...] = ()
     image_layers: tuple[str, ...] = ()
+    egress: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,15 @@ class Machine(Protocol):
             errors.LocalCloudError: the VM is gone.
 
         The kernel connects to a frozen VM too, and nobody answers there: look at ``is_frozen`` before.
+        """
+
+    def egress_listener(self) -> socket.socket:
+        """The socket on which the VM's programs ask for connections to the outside; the caller closes it.
+
+        It listens for as long as the VM lives, whether or not anybody accepts: another daemon can take it as well.
+
+        Raises:
+            errors.LocalCloudError: the VM was started without ``egress``, or is gone.
         """
 
     def freeze(self) -> None:

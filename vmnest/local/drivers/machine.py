@@ -113,6 +113,11 @@ class NamespaceMachine:
         words, descriptor = self._converse("dial", port, int(timeout * 1000), timeout=timeout + DIAL_SPARE_SECONDS)
         return _check_call(words, descriptor, port=port)
 
+    def egress_listener(self) -> socket.socket:
+        """See ``interface.Machine``."""
+        words, descriptor = self._converse("egress", timeout=_FACTS_SECONDS)
+        return _check_listener(words, descriptor)
+
     def freeze(self) -> None:
         """See ``interface.Machine``."""
         with self._freezing:
@@ -293,6 +298,24 @@ def _check_call(words: list[str], descriptor: int | None, *, port: int) -> socke
     if not words:
         raise errors.LocalCloudError("The sandbox has ended")
     raise errors.LocalCloudError(f"No connection to port {port} in the sandbox: {' '.join(words)}")
+
+
+def _check_listener(words: list[str], descriptor: int | None) -> socket.socket:
+    """The listening socket of an answer to ``egress``, looked at as a dial's is."""
+    listener = None if descriptor is None else _wrap(descriptor)
+    if listener is not None:
+        is_tcp = (listener.family, listener.type) == (socket.AF_INET, socket.SOCK_STREAM)
+        if words == ["ok"] and is_tcp and _is_listening(listener, channel.EGRESS_PORT):
+            return listener
+        listener.close()
+    if not words:
+        raise errors.LocalCloudError("The sandbox has ended")
+    raise errors.LocalCloudError(f"The sandbox has no way out: {' '.join(words)}")
+
+
+def _is_listening(listener: socket.socket, port: int) -> bool:
+    accepts = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    return bool(accepts and listener.getsockname() == ("127.0.0.1", port))
 
 
 def _wrap(descriptor: int) -> socket.socket | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ... import errors
 from ...deadline import Deadline
-from . import cgroups, mounts, places
+from . import cgroups, mounts, places, proxying
 from .init import HOME, READY_DESCRIPTOR
 from .interface import ISOLATION_NAMESPACE, Ended, Launch
 from .interpreter import Interpreter
@@ -227,7 +227,8 @@ def _configure(cell: Cell, launch: Launch, *, skeleton: str, ready: bool) -> dic
         },
         "uid": cell.uid,
         "argv": list(launch.command or [cell.interpreter.path, "-I", "-S", "-c", _AGENT_BOOT]),
-        "environment": build_environment(launch.environment, interpreter=cell.interpreter, ready=ready),
+        "environment": build_environment(_with_way_out(cell, launch), interpreter=cell.interpreter, ready=ready),
+        "egress": launch.egress,
         "ready": ready,
         "processes": PROCESSES,
         "max_seconds": float(launch.max_seconds),
@@ -260,6 +261,13 @@ def build_environment(more: Mapping[str, str], *, interpreter: Interpreter, read
     if ready:
         environment["AGENTD_READY_FD"] = str(READY_DESCRIPTOR)
     return environment
+
+
+def _with_way_out(cell: Cell, launch: Launch) -> Mapping[str, str]:
+    """What the launch wants in the environment, and how to get out. The launch may know better, or not want to."""
+    if not launch.egress:
+        return launch.environment
+    return {**proxying.build_environment(cell.environ, visible=cell.view.visible), **launch.environment}
 
 
 def _spawn_supervisor(cell: Cell, folder: str, *, events: int, config: dict[str, Any]) -> int:

@@ -33,6 +33,72 @@ def processes_of(folder: str) -> list[int]:
     return found
 
 
+# -- the way out -------------------------------------------------------------------------------------------------------
+
+ASKER = """
+import os, socket
+with socket.create_connection(("127.0.0.1", 3128)) as call:
+    call.sendall(b"from inside")
+    print(os.environ["HTTPS_PROXY"], call.recv(10).decode())
+"""
+
+
+def test_the_way_out_is_a_socket_inside_that_is_served_from_outside(room: Room) -> None:
+    running = room.start_python(ASKER, egress=True)
+    with running.egress_listener() as listener:
+        listener.settimeout(20)
+        call, _ = listener.accept()
+        with call:
+            assert call.recv(20) == b"from inside"
+            call.sendall(b"answer")
+            assert room.over.wait(20)
+    assert room.console(running).split() == ["http://127.0.0.1:3128", "answer"]
+
+
+def test_every_daemon_gets_the_way_out(room: Room) -> None:
+    running = room.start_python(ASKER, egress=True)
+    with running.egress_listener():
+        pass
+    adopted = room.driver.adopt(running.folder, on_end=lambda _ended: None)
+    assert adopted is not None
+    with adopted.egress_listener() as listener:
+        listener.settimeout(20)
+        listener.accept()[0].close()
+    assert room.over.wait(20)
+
+
+def test_without_egress_there_is_no_way_out(room: Room) -> None:
+    running = room.start_listener()
+    with pytest.raises(errors.LocalCloudError, match="no way out: none"):
+        running.egress_listener()
+    with pytest.raises(ConnectionRefusedError):
+        running.dial(channel.EGRESS_PORT, timeout=5)
+
+
+def test_no_program_inside_can_take_the_place_of_the_way_out(room: Room) -> None:
+    program = (
+        "import socket\n"
+        "listener = socket.socket()\n"
+        "for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):\n"
+        "    listener.setsockopt(socket.SOL_SOCKET, option, 1)\n"
+        "for host in ('127.0.0.1', ''):\n"
+        "    try:\n"
+        "        listener.bind((host, 3128))\n"
+        "    except OSError as error:\n"
+        "        print(error.strerror)\n"
+    )
+    running = room.start_python(program, egress=True)
+    assert room.over.wait(20)
+    assert room.console(running) == "Address already in use\n" * 2
+
+
+def test_the_way_out_ends_with_the_machine(room: Room) -> None:
+    running = room.start("/bin/sleep", "1000", egress=True)
+    running.stop()
+    with pytest.raises(errors.LocalCloudError, match="has ended"):
+        running.egress_listener()
+
+
 # -- dial --------------------------------------------------------------------------------------------------------------
 
 
@@ -302,6 +368,22 @@ def test_a_socket_that_is_connected_elsewhere_is_refused(tmp_path: Path) -> None
             pytest.raises(errors.LocalCloudError),
         ):
             fake.dial(port - 1, timeout=1)
+
+
+def test_a_way_out_that_does_not_listen_where_it_should_is_refused(tmp_path: Path) -> None:
+    elsewhere = socket.create_server(("127.0.0.1", 0))
+    loose = socket.socket(socket.AF_INET)
+    unix, peer = socket.socketpair()
+    with open(os.devnull, "rb") as null:
+        numbers = [elsewhere.fileno(), loose.fileno(), unix.fileno(), null.fileno()]
+        for index, number in enumerate(numbers):
+            with (
+                scripted(tmp_path / str(index), answer_with(number)) as fake,
+                pytest.raises(errors.LocalCloudError, match="no way out: ok"),
+            ):
+                fake.egress_listener()
+    for one in (elsewhere, loose, unix, peer):
+        one.close()
 
 
 def test_a_descriptor_that_is_no_socket_is_refused_and_closed(tmp_path: Path) -> None:
