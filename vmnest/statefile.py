@@ -60,7 +60,8 @@ def _read(fd: int, path: str) -> bytes:
 def unusable(verb: str, path: str, *, reason: str | None) -> errors.StateFileError:
     """The error for a file that cannot be read or written."""
     return errors.StateFileError(
-        f"cannot {verb} the state file {path}: {reason}", hint="Set AGENT_SANDBOX_STATE to a file that can be used."
+        f"cannot {verb} the state file {path}: {reason}",
+        hint="Set AGENT_SANDBOX_STATE (for infrastructure AGENT_SANDBOX_INFRA_STATE) to a file that can be used.",
     )
 
 
