@@ -111,5 +111,8 @@ class Builder:
         """Remove the layers that are not among ``in_use``, no VM runs on and no build has under way."""
         del in_use
 
+    def close(self) -> None:
+        """End the builds that are under way, which raise BuildFailed; none begins any more. The daemon is ending."""
+
 
 __all__ = ["BuildFailed", "BuildSpec", "Builder", "Built", "RunConfig", "Sizes"]
