@@ -29,6 +29,9 @@ _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
     "long": (int,),
     "boolean": (bool,),
     "timestamp": (datetime,),
+    "blob": (bytes, bytearray),
+    "float": (float, int),
+    "double": (float, int),
 }
 
 
@@ -183,8 +186,8 @@ def all_constraints(shape: Shape, *, is_client: bool) -> list[str]:
 
 
 def _sizes(shape: Shape, value: Any) -> Iterator[tuple[str, bool]]:
-    what = "value" if shape.kind in {"integer", "long"} else "length"
-    size = value if isinstance(value, int) else 0 if isinstance(value, datetime) else len(value)
+    what = "value" if shape.kind in {"integer", "long", "float", "double"} else "length"
+    size = value if isinstance(value, int | float) else 0 if isinstance(value, datetime) else len(value)
     if shape.maximum is not None:
         yield f"Member must have {what} less than or equal to {shape.maximum}", size <= shape.maximum
     if shape.minimum is not None:

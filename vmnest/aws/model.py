@@ -38,14 +38,14 @@ class Member:
     __slots__ = ("_model", "_shape_name", "is_token", "location", "name", "wire_name")
 
     def __init__(self, model: Model, *, name: str, raw: Mapping[str, Any]) -> None:
-        _refuse(model.service, f"member {name}", used=raw.keys() & _UNSUPPORTED_IN_MEMBERS)
+        model.refuse(f"member {name}", used=raw.keys() & _UNSUPPORTED_IN_MEMBERS)
         self._model = model
         self._shape_name: str = raw["shape"]
         self.name = name
         self.wire_name: str = raw.get("locationName", name)
         self.location: str | None = raw.get("location")
         self.is_token: bool = raw.get("idempotencyToken", False)
-        if self.location is not None:
+        if self.location is not None and model.is_strict:
             self._check_location()
 
     def _check_location(self) -> None:
@@ -69,8 +69,9 @@ class Shape:
         self._raw = raw
         self.name = name
         self.kind: str = raw["type"]
-        _refuse(model.service, f"shape {name}", used=raw.keys() & _UNSUPPORTED_IN_SHAPES)
-        _refuse(model.service, f"shape {name}", used={self.kind} - _KINDS)
+        model.refuse(f"shape {name}", used=raw.keys() & _UNSUPPORTED_IN_SHAPES)
+        model.refuse(f"shape {name}", used={self.kind} - _KINDS)
+        self.payload: str | None = raw.get("payload")  # the member that is the whole body
         self.minimum: int | None = raw.get("min")
         self.maximum: int | None = raw.get("max")
         self.pattern: str | None = raw.get("pattern")
@@ -113,18 +114,19 @@ class Operation:
     """One call of a service. ``output`` is None where the answer has no content."""
 
     def __init__(self, model: Model, *, name: str, raw: Mapping[str, Any]) -> None:
-        _refuse(model.service, f"operation {name}", used=raw.keys() & _UNSUPPORTED_IN_OPERATIONS)
+        model.refuse(f"operation {name}", used=raw.keys() & _UNSUPPORTED_IN_OPERATIONS)
         self.model = model
         self.name = name
         self.method: str = raw["http"]["method"]
         self.path_template: str = raw["http"]["requestUri"]
-        if "+}" in self.path_template or "?" in self.path_template:
+        if model.is_strict and ("+}" in self.path_template or "?" in self.path_template):
             raise _unsupported(model.service, f"operation {name}", f"the path {self.path_template}")
         self.success_status: int = raw["http"].get("responseCode", 200)
         self.input: Shape | None = model.shape(raw["input"]["shape"]) if "input" in raw else None
         self.output: Shape | None = model.shape(raw["output"]["shape"]) if "output" in raw else None
         self.error_names: tuple[str, ...] = tuple(error["shape"] for error in raw.get("errors", ()))
         self.is_idempotent: bool = raw.get("idempotent", False) or raw.get("readonly", False)
+        self.is_look: bool = self.method == "GET"
 
     @functools.cached_property
     def token_member(self) -> str | None:
@@ -134,18 +136,30 @@ class Operation:
 
 
 class Model:
-    """A service's model. Objects are made when they are asked for, and kept. Safe to share between threads."""
+    """A service's model. Objects are made when they are asked for, and kept. Safe to share between threads.
 
-    def __init__(self, service: str, raw: Mapping[str, Any]) -> None:
+    Args:
+        service: Its name.
+        raw: The data.
+        is_strict: Refuse what ``shapes`` cannot encode. Without it the model only describes, and others encode.
+    """
+
+    def __init__(self, service: str, raw: Mapping[str, Any], *, is_strict: bool = True) -> None:
         metadata: Mapping[str, Any] = raw["metadata"]
-        _refuse(service, "the service", used={metadata["protocol"]} - {"rest-json"})
         self.service = service
+        self.is_strict = is_strict
+        self.refuse("the service", used={metadata["protocol"]} - {"rest-json"})
         self.api_version: str = metadata["apiVersion"]
         self.signing_name: str = metadata.get("signingName", metadata["endpointPrefix"])
         self._raw_operations: Mapping[str, Mapping[str, Any]] = raw["operations"]
         self._raw_shapes: Mapping[str, Mapping[str, Any]] = raw["shapes"]
         self._operations: dict[str, Operation] = {}
         self._shapes: dict[str, Shape] = {}
+
+    def refuse(self, what: str, *, used: set[str]) -> None:
+        """Raise if a part of the model uses features that ``shapes`` cannot encode."""
+        if used and self.is_strict:
+            raise _unsupported(self.service, what, ", ".join(sorted(used)))
 
     @property
     def operation_names(self) -> list[str]:
@@ -196,22 +210,48 @@ def load(service: str) -> Model:
     Raises:
         errors.DependencyMissingError: botocore is absent, or too old to know the service.
     """
-    found = importlib.util.find_spec("botocore")
-    if found is None or not found.submodule_search_locations:
-        raise errors.DependencyMissingError("botocore is not installed", hint=_install_hint())
-    return load_from(os.path.join(found.submodule_search_locations[0], "data"), service=service)
+    return load_from(_data_folder(), service=service)
 
 
 def load_from(folder: str, *, service: str) -> Model:
     """``load``, from botocore's data folder at hand."""
+    return Model(service, _read_newest(folder, service, "service-2"))
+
+
+def read_data(service: str, kind: str) -> dict[str, Any]:
+    """The newest data file of a kind (``service-2``, ``paginators-1``) that the installed botocore has of a service.
+
+    Raises:
+        errors.DependencyMissingError: botocore is absent, or too old to know the service.
+    """
+    return _read_newest(_data_folder(), service, kind)
+
+
+def read_partitions() -> dict[str, Any]:
+    """botocore's table of partitions, for the rules of endpoints."""
+    return _read_first(os.path.join(_data_folder(), "partitions.json")) or {}
+
+
+def _data_folder() -> str:
+    found = importlib.util.find_spec("botocore")
+    if found is None or not found.submodule_search_locations:
+        raise errors.DependencyMissingError("botocore is not installed", hint=_install_hint())
+    return os.path.join(found.submodule_search_locations[0], "data")
+
+
+def _read_newest(folder: str, service: str, kind: str) -> dict[str, Any]:
     for version in sorted(_entries(os.path.join(folder, service)), reverse=True):
-        path = os.path.join(folder, service, version, "service-2.json")
-        for candidate in (path + ".gz", path):  # some distributions unpack the models
-            if os.path.isfile(candidate):
-                return Model(service, _read(candidate))
+        found = _read_first(os.path.join(folder, service, version, f"{kind}.json"))
+        if found is not None:
+            return found
     raise errors.DependencyMissingError(
         f"the installed botocore has no model of {service}: it is older than {BOTOCORE_NEEDED}", hint=_install_hint()
     )
+
+
+def _read_first(path: str) -> dict[str, Any] | None:
+    """The file, packed or not (some distributions unpack the models); None if there is none."""
+    return next((_read(candidate) for candidate in (path + ".gz", path) if os.path.isfile(candidate)), None)
 
 
 def _entries(folder: str) -> list[str]:
@@ -221,11 +261,11 @@ def _entries(folder: str) -> list[str]:
         return []
 
 
-def _read(path: str) -> Mapping[str, Any]:
+def _read(path: str) -> dict[str, Any]:
     with open(path, "rb") as file:
         data = file.read()
     try:
-        model: Mapping[str, Any] = json.loads(zlib.decompress(data, _GZIP) if path.endswith(".gz") else data)
+        model: dict[str, Any] = json.loads(zlib.decompress(data, _GZIP) if path.endswith(".gz") else data)
     except (zlib.error, ValueError) as error:
         raise errors.DependencyMissingError(f"{path} is damaged: {error}", hint=_install_hint()) from error
     return model
@@ -233,11 +273,6 @@ def _read(path: str) -> Mapping[str, Any]:
 
 def _install_hint() -> str:
     return f"pip install 'botocore>={BOTOCORE_NEEDED}'"
-
-
-def _refuse(service: str, what: str, *, used: set[str]) -> None:
-    if used:
-        raise _unsupported(service, what, ", ".join(sorted(used)))
 
 
 def _unsupported(service: str, what: str, feature: str) -> errors.UnsupportedError:

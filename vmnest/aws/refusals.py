@@ -91,7 +91,8 @@ class Refusal:
     """
 
     __slots__ = (
-        *("error_type", "is_page", "message", "operation", "origin", "region", "request_id", "retry_after", "status"),
+        *("error_type", "is_page", "message", "operation", "origin", "region", "request_id", "retry_after", "service"),
+        "status",
     )
 
     def __init__(
@@ -106,7 +107,9 @@ class Refusal:
         retry_after: float | None = None,
         is_page: bool = False,
         origin: str = "",
+        service: str = "lambda",
     ) -> None:
+        self.service = service
         self.operation = operation
         self.origin = origin
         self.region = region

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from .. import deadline as deadlines
 from .. import errors
-from . import model
+from . import codec
 
 MAX_ATTEMPTS = 5
 # RunMicrovm is admitted once a second in a fresh account, so being throttled deserves more patience than a fault.
@@ -68,7 +68,7 @@ def _most_attempts(error: errors.VmnestError, *, is_slow: bool) -> int:
     return MAX_ATTEMPTS_THROTTLED if is_slow else MAX_ATTEMPTS
 
 
-def is_repeatable(operation: model.Operation) -> bool:
+def is_repeatable(operation: codec.Operation) -> bool:
     """The operation can be made twice and the effect is that of once."""
     return operation.is_idempotent or operation.token_member is not None or operation.name in _HARMLESS_TWICE
 

@@ -1,31 +1,34 @@
-"""One caller for the services whose model is rest-json: build, sign, send, read; again if that helps.
+"""One caller for all services: build, sign, send, read; again if that helps.
 
 ``Service.call`` checks the request against the model, then makes attempts until one is answered. Each attempt takes
-credentials anew and is signed anew; the request itself, its idempotency token included, stays the same. ``retries``
-decides whether there is a next attempt, ``refusals`` what an error answer means.
+credentials anew and is signed anew; the request itself, its idempotency token included, stays the same. A ``codec``
+knows the service's protocol, ``retries`` decides whether there is a next attempt, ``refusals`` what an error answer
+means.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from .. import errors
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from ..wire import names
-from . import model, refusals, retries, shapes, signing
+from . import codec, paging, refusals, retries, shapes, signing
 
 if TYPE_CHECKING:
-    from ..transport import Headers, Transport
+    from ..transport import Response, Transport
     from .credentials import Credentials, CredentialSource
 
 MAX_ANSWER_BYTES = 8 * 2**20
 READ_TIMEOUT_SECONDS = 60.0
 # The service allows 15 minutes (design of SigV4); less than this is not what made it refuse.
 _SKEW_THAT_MATTERS_SECONDS = 240.0
+
+_REQUEST_ID_HEADERS = (names.REQUEST_ID_HEADER, "x-amz-request-id")
 
 _log = logging.getLogger(__name__)
 
@@ -34,28 +37,30 @@ class Service:
     """Calls to one service at one endpoint. Safe for threads.
 
     Args:
-        service: Name of the model, ``lambda-microvms`` or ``lambda-core``.
-        endpoint: Base URL.
-        region: For the signature, and for messages.
+        service: Name of the model: ``lambda-microvms``, ``lambda-core``, or one of ``codec.CLASSIC``.
+        endpoint: Base URL; None for the service's own host in the region, by the rules that only the latter have.
+        region: For the signature (where the rules do not name another), and for messages.
         credentials: Asked anew for each attempt.
         transport: Sends.
         clock: Time of signing, and the waits between attempts.
         on_refused: Called once in a call when no connection can be made, with the call's deadline; returns the endpoint
             to try instead.
+        variant: Which of the service's own hosts.
     """
 
     def __init__(
         self,
         service: str,
         *,
-        endpoint: str,
+        endpoint: str | None,
         region: str,
         credentials: CredentialSource,
         transport: Transport,
         clock: Clock = SYSTEM_CLOCK,
         on_refused: Callable[[Deadline], str] | None = None,
+        variant: codec.Variant | None = None,
     ) -> None:
-        self._model = model.load(service)
+        self._codec = codec.load(service, variant=variant)
         self.endpoint = endpoint
         self.region = region
         self._credentials = credentials
@@ -94,9 +99,75 @@ class Service:
 
         Of a call that changes something, the error's ``details["outcome"]`` is ``unknown`` if it may have been obeyed.
         """
-        modelled = self._model.operation(operation)
-        call = _Call(modelled, shapes.build_request(modelled, params), extra_headers, deadline)
-        left = retries.Retries(is_repeatable=retries.is_repeatable(modelled))
+        answer, _ = self._attempts(self._build(operation, params, extra_headers, deadline), is_passing)
+        return answer
+
+    def open(
+        self,
+        operation: str,
+        params: Mapping[str, object],
+        *,
+        deadline: Deadline,
+        extra_headers: Sequence[tuple[str, str]] = (),
+    ) -> tuple[dict[str, object], Response]:
+        """As ``call``, but the body of a success stays on the wire, and the caller closes it.
+
+        The first part of the result are the members that do not travel in the body. ``deadline`` bounds the reading,
+        too.
+        """
+        call = self._build(operation, params, extra_headers, deadline)
+        call.is_streamed = True
+        answer, response = self._attempts(call, None)
+        assert response is not None
+        return answer, response
+
+    def pages(self, operation: str, params: Mapping[str, object], *, deadline: Deadline, items: str) -> Iterator[Any]:
+        """What a listing holds, one by one, page after page as they are used up; errors as of ``call``.
+
+        Args:
+            operation: One that the model has a paginator for.
+            params: Those of the first page; all pages get them.
+            deadline: The end of it all.
+            items: The member of the answers that lists.
+
+        Raises:
+            errors.AnswerInvalidError: the pages have no end.
+        """
+        walk = paging.Walk(paging.load(self._codec.service, operation))
+        following: dict[str, object] | None = {}
+        while following is not None:
+            answer = self.call(operation, {**params, **following}, deadline=deadline)
+            yield from cast("list[Any]", answer.get(items) or ())
+            try:
+                following = walk.next_params(answer)
+            except paging.Broken as error:
+                raise refusals.invalid_answer(
+                    refusals.Refusal(
+                        service=self._codec.service,
+                        operation=operation,
+                        region=self.region,
+                        status=200,
+                        error_type=None,
+                        message=None,
+                    ),
+                    problem=f"no part of a list: {error}",
+                    endpoint=self.endpoint or self._codec.service,
+                ) from error
+
+    def _build(
+        self,
+        operation: str,
+        params: Mapping[str, object],
+        extra_headers: Sequence[tuple[str, str]],
+        deadline: Deadline,
+    ) -> _Call:
+        modelled = self._codec.operation(operation)
+        return _Call(modelled, self._codec.build(operation, params), extra_headers, deadline, region=self.region)
+
+    def _attempts(
+        self, call: _Call, is_passing: Callable[[errors.ServiceError], bool] | None
+    ) -> tuple[dict[str, object], Response | None]:
+        left = retries.Retries(is_repeatable=retries.is_repeatable(call.operation))
         may_move = True
         while True:
             try:
@@ -106,35 +177,37 @@ class Service:
                     may_move = False
                     self.endpoint = self._on_refused(call.deadline)
                     continue
-                delay = left.delay_after(error, left=deadline.remaining())
+                delay = left.delay_after(error, left=call.deadline.remaining())
                 if delay is None and is_passing is not None and _is_refusal(error) and is_passing(error):
-                    delay = left.delay_after(error, left=deadline.remaining(), is_passing=True)
+                    delay = left.delay_after(error, left=call.deadline.remaining(), is_passing=True)
                 if delay is None:
                     self._complete(error, call)
                     raise
                 call.may_be_done = call.may_be_done or _may_be_done(error)
-                _log.debug("%s: attempt %d: %s; again in %.2f s", operation, left.attempts - 1, error, delay)
+                _log.debug("%s: attempt %d: %s; again in %.2f s", call.operation.name, left.attempts - 1, error, delay)
             self._clock.sleep(delay)
 
     def _complete(self, error: errors.VmnestError, call: _Call) -> None:
         """Add to the error that ends a call what it cannot know by itself."""
-        if call.request.method != "GET" and (call.may_be_done or _may_be_done(error)):
+        if not call.operation.is_look and (call.may_be_done or _may_be_done(error)):
             # However clearly the last attempt was refused: the one whose answer was lost may have been obeyed.
             error.details["outcome"] = "unknown"
         if isinstance(error, errors.TransportError) and error.hint is None:
             is_local = self._on_refused is not None
-            cause = (
-                "the local cloud: vmnest local status" if is_local else f"{self.endpoint} and this machine's network."
-            )
+            cause = "the local cloud: vmnest local status" if is_local else f"{call.base} and this machine's network."
             error.add_hint(f"Try again; if it stays so, check {cause}")
 
-    def _attempt(self, call: _Call) -> dict[str, object]:
-        """Sign, send and read once; once more if the service shows that our clock is off."""
+    def _attempt(self, call: _Call) -> tuple[dict[str, object], Response | None]:
+        """Sign, send and read once; once more if the service shows that our clock is off, or names another region."""
         call.deadline.check(call.operation.name)
-        status, headers, body = self._exchange(call)
+        answer, response = self._exchange(call)
+        status = self._codec.status(call.operation.name, answer)
         if 200 <= status < 300:
-            return self._read(call, status, headers, body)
-        refusal = self._refusal(call, status, headers, body)
+            return self._read(call, answer, response), response
+        answer = answer._replace(status=status)
+        if self._is_elsewhere(call, answer):
+            return self._attempt(call)
+        refusal = self._refusal(call, answer)
         _log.debug("%s: %d %s (request %s)", refusal.operation, status, refusal.error_type, refusal.request_id)
         if not refusals.is_about_the_clock(refusal):
             error = refusals.to_error(refusal)
@@ -143,13 +216,21 @@ class Service:
             raise error
         if call.has_corrected_clock:
             raise refusals.clock_error(refusal, skew=self._clock_offset)
-        now, date = self._clock.time(), refusals.parse_date(headers.get("date"))
+        now, date = self._clock.time(), refusals.parse_date(answer.headers.get("date"))
         # Not against our clock, but what we took for the service's: ours may have been set right since it was learned.
         if date is None or abs(date - (now + self._clock_offset)) < _SKEW_THAT_MATTERS_SECONDS:
             raise refusals.to_error(refusal)
         call.has_corrected_clock = True
         self._clock_offset = date - now
         return self._attempt(call)
+
+    def _is_elsewhere(self, call: _Call, answer: codec.Answer) -> bool:
+        """The service names another region than the request's: believed once in a call."""
+        region = None if call.has_moved else self._codec.other_region(call.request, answer)
+        if region is None or region == call.region:
+            return False
+        call.has_moved, call.region = True, region
+        return True
 
     def _has_other_keys(self, error: errors.ServiceError, call: _Call) -> bool:
         """The keys were refused, and there are others: asked once in a call."""
@@ -161,68 +242,77 @@ class Service:
         except errors.CredentialsError as failure:
             raise failure from error
 
-    def _exchange(self, call: _Call) -> tuple[int, Headers, bytes]:
-        request, url = call.request, self.endpoint + call.request.target
+    def _exchange(self, call: _Call) -> tuple[codec.Answer, Response | None]:
+        place = self._codec.locate(call.request, endpoint=self.endpoint, region=call.region)
+        call.base, url = place.base, place.base + call.request.target
         call.keys = self._credentials.get()
         signature = signing.sign(
-            method=request.method,
+            method=call.request.method,
             url=url,
             headers=call.headers,
             body_sha256=call.body_sha256,
             credentials=call.keys,
-            region=self.region,
-            service=self._model.signing_name,
+            region=place.region,
+            service=place.signing_name,
             when=datetime.fromtimestamp(self._clock.time() + self._clock_offset, timezone.utc),
         )
-        with self._transport.send(
-            request.method,
+        response = self._transport.send(
+            call.request.method,
             url,
             headers=[*call.headers, *signature],
-            body=request.body or None,
+            body=call.body,
             deadline=call.deadline,
             read_timeout=READ_TIMEOUT_SECONDS,
             retry_stale=False,  # ``call`` repeats it, and keeps in mind that it may have been obeyed
-        ) as response:
-            return response.status, response.headers, response.read(MAX_ANSWER_BYTES)
+        )
+        if call.is_streamed and 200 <= response.status < 300:
+            return codec.Answer(response.status, response.headers, b""), response
+        with response:
+            return codec.Answer(response.status, response.headers, response.read(MAX_ANSWER_BYTES)), None
 
-    def _read(self, call: _Call, status: int, headers: Headers, body: bytes) -> dict[str, object]:
-        problem = f"not JSON: {refusals.gateway_text(body)}"
-        if not body or _is_object(body):
+    def _read(self, call: _Call, answer: codec.Answer, response: Response | None) -> dict[str, object]:
+        problem = f"not {self._codec.language}: {refusals.gateway_text(answer.body)}"
+        if not answer.body or self._codec.is_own_body(answer.body):
             try:
-                answer: dict[str, object] = shapes.parse_answer(call.operation, headers, body)
-                return answer
+                return self._codec.read(call.operation.name, answer)
             except shapes.AnswerMalformed as error:
                 problem = f"not what the service's model says: {error}"
-        refusal = self._make_refusal(call, status, headers)
-        raise refusals.invalid_answer(refusal, problem=problem, endpoint=self.endpoint)
+        if response is not None:
+            response.close()
+        raise refusals.invalid_answer(self._make_refusal(call, answer), problem=problem, endpoint=call.base)
 
-    def _refusal(self, call: _Call, status: int, headers: Headers, body: bytes) -> refusals.Refusal:
-        answer = shapes.parse_error(headers, status, body)
-        error_type, message = answer.error_type, answer.message
-        is_page = not _is_object(body)
+    def _refusal(self, call: _Call, answer: codec.Answer) -> refusals.Refusal:
+        said = self._codec.read_error(call.operation.name, answer)
+        error_type, message = said.error_type, said.message
+        is_page = self._codec.is_page(call.operation.name, answer)
         if is_page:
-            page_type, page_text = refusals.parse_page(body)
+            page_type, page_text = refusals.parse_page(answer.body)
             error_type, message = error_type or page_type, message or page_text
-        return self._make_refusal(call, status, headers, error_type=error_type, message=message, is_page=is_page)
+        return self._make_refusal(
+            call, answer, error_type=error_type, message=message, is_page=is_page, request_id=said.request_id
+        )
 
     def _make_refusal(
         self,
         call: _Call,
-        status: int,
-        headers: Headers,
+        answer: codec.Answer,
         *,
         error_type: str | None = None,
         message: str | None = None,
         is_page: bool = False,
+        request_id: str | None = None,
     ) -> refusals.Refusal:
+        headers = answer.headers
         date = refusals.parse_date(headers.get("date"))
+        ids = (headers.get(name) for name in _REQUEST_ID_HEADERS)
         return refusals.Refusal(
+            service=self._codec.service,
             operation=call.operation.name,
-            region=self.region,
-            status=status,
+            region=call.region,
+            status=answer.status,
             error_type=error_type,
             message=message,
-            request_id=headers.get(names.REQUEST_ID_HEADER),
+            request_id=next(filter(None, ids), request_id),
             retry_after=refusals.parse_retry_after(headers.get("retry-after"), date=date),
             is_page=is_page,
             origin="" if call.keys is None else call.keys.origin,
@@ -233,25 +323,38 @@ class _Call:
     """What all attempts of one call share."""
 
     __slots__ = (
-        *("body_sha256", "deadline", "has_corrected_clock", "has_renewed", "headers", "keys", "may_be_done"),
-        *("operation", "request"),
+        *("base", "body", "body_sha256", "deadline", "has_corrected_clock", "has_moved", "has_renewed", "headers"),
+        *("is_streamed", "keys", "may_be_done", "operation", "region", "request"),
     )
 
     def __init__(
         self,
-        operation: model.Operation,
-        request: shapes.WireRequest,
+        operation: codec.Operation,
+        request: codec.Request,
         extra_headers: Sequence[tuple[str, str]],
         deadline: Deadline,
+        *,
+        region: str,
     ) -> None:
         self.operation = operation
         self.request = request
         self.headers = [*request.headers, *extra_headers]
-        self.body_sha256 = hashlib.sha256(request.body).hexdigest()
+        self.body: bytes | Callable[[], Iterable[bytes]] | None
+        if isinstance(request.body, bytes):
+            self.body = request.body or None
+            self.body_sha256 = hashlib.sha256(request.body).hexdigest()
+        else:
+            self.body = request.body.open
+            self.body_sha256 = request.body.sha256
+            self.headers.append(("Content-Length", str(request.body.size)))
         self.deadline = deadline
+        self.region = region  # for the rules and the signature
+        self.base = ""  # where the last attempt went
         self.has_corrected_clock = False
         self.may_be_done = False  # an attempt was made whose outcome nobody knows
+        self.has_moved = False  # to another region
         self.has_renewed = False
+        self.is_streamed = False
         self.keys: Credentials | None = None  # those of the last attempt
 
 
@@ -264,8 +367,3 @@ def _may_be_done(error: errors.VmnestError) -> bool:
 
 def _is_refusal(error: errors.VmnestError) -> TypeGuard[errors.ServiceError]:
     return isinstance(error, errors.ServiceError)
-
-
-def _is_object(body: bytes) -> bool:
-    """The body may be a JSON object. Its content type proves nothing: emulators call JSON HTML, gateways HTML JSON."""
-    return body.lstrip()[:1] == b"{"

@@ -28,6 +28,7 @@ __all__ = [
     "Shape",
     "WireRequest",
     "build_request",
+    "check",
     "AnswerMalformed",
     "parse_answer",
     "ErrorAnswer",
@@ -100,6 +101,7 @@ class ErrorAnswer(NamedTuple):
     error_type: str | None
     message: str | None
     members: Mapping[str, Any] = MappingProxyType({})
+    request_id: str | None = None  # where it stands in the body
 
 
 def new_client_token() -> str:
@@ -123,12 +125,10 @@ def build_request(
     given = {name: value for name, value in params.items() if value is not None}
     if operation.token_member is not None and operation.token_member not in given:
         given[operation.token_member] = new_token()
+    check(operation, given)
     shape = operation.input
     if shape is None:
-        _refuse(operation, [constraints.Violation((name,), "Member is not known") for name in given])
         return WireRequest(operation.method, operation.path_template, [], b"")
-    _refuse(operation, list(constraints.find_violations(shape, given, is_client=True)))
-
     located: dict[str | None, list[tuple[Member, Any]]] = {URI: [], QUERY: [], HEADER: [], None: []}
     for name, value in given.items():
         located[shape.members[name].location].append((shape.members[name], value))
@@ -144,7 +144,16 @@ def build_request(
     return WireRequest(operation.method, f"{path}?{query}" if query else path, headers, body)
 
 
-def _refuse(operation: Operation, violations: Sequence[constraints.Violation]) -> None:
+def check(operation: Operation, params: Mapping[str, Any]) -> None:
+    """See that parameters satisfy the model.
+
+    Raises:
+        errors.RequestInvalidError: they do not; the error lists all violations.
+    """
+    if operation.input is None:
+        violations = [constraints.Violation((name,), "Member is not known") for name in params]
+    else:
+        violations = list(constraints.find_violations(operation.input, params, is_client=True))
     if not violations:
         return
     said = "; ".join(violation.to_client() for violation in violations)
