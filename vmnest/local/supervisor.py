@@ -33,7 +33,7 @@ from .drivers import channel, console, disk, enclosure, init, kernel, limits, mo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 CONSOLE_NAME = "console.log"
@@ -68,7 +68,7 @@ def main() -> None:
 
 def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
     plan = mounts.Plan.from_wire(config["plan"])
-    files = Files(plan.folder, skeleton=plan.skeleton)
+    files = Files(plan.folder, used=(plan.skeleton, *plan.layers))
     limit = limits.Limits(config["limits"])
     uid = config["uid"]
     if uid is not None:
@@ -96,6 +96,7 @@ def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
             ready=ready_end,
             processes=config["processes"],
             file_bytes=plan.disk_bytes,
+            workdir=config["workdir"],
         )
         init.run(plan, start, report=report_end, go=go_end, stage=uid is None)
     for descriptor in (output_end, report_end, go_end):
@@ -105,6 +106,7 @@ def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
     pipes = {"console": output, "report": report, "ready": ready, "go": go}
     supervisor = Supervisor(child, files, limit, pipes=pipes, seconds=config["max_seconds"], first=events)
     supervisor.egress = egress
+    supervisor.keeps_layer = config["keeps_layer"]
     supervisor.hold(writable=plan.writable)
     if plan.writable == mounts.DISK:
         supervisor.watch_disk(plan.disk_bytes)
@@ -114,21 +116,23 @@ def _launch(config: dict[str, Any], events: _socket.socket) -> Supervisor:
 class Files:
     """What the supervisor keeps open of ``vms/<id>``: after the change of uid it could not open it any more."""
 
-    __slots__ = ("console", "ended", "layer", "listener", "skeleton")
+    __slots__ = ("console", "ended", "layer", "listener", "used")
 
-    def __init__(self, folder: str, *, skeleton: str) -> None:
+    def __init__(self, folder: str, *, used: Sequence[str]) -> None:
+        """``used``: what lies below the VM's own writes; as long as we live, nobody removes it."""
         os.umask(0o077)
         write = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self.console = os.open(os.path.join(folder, CONSOLE_NAME), write, 0o600)
         self.ended = os.open(os.path.join(folder, ENDED_NAME), write, 0o600)
         self.layer = os.open(os.path.join(folder, "layer"), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.skeleton = os.open(skeleton, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self.skeleton, fcntl.LOCK_SH)  # as long as we live, nobody removes it
+        self.used = [os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for path in used]
+        for descriptor in self.used:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
         self.listener = channel.listen(folder)
 
     def descriptors(self) -> tuple[int, ...]:
         """All of them."""
-        return (self.console, self.ended, self.layer, self.skeleton, self.listener.fileno())
+        return (self.console, self.ended, self.layer, *self.used, self.listener.fileno())
 
 
 class Supervisor:
@@ -171,6 +175,7 @@ class Supervisor:
         # descriptor of the pending connect -> (the connect, who asked, when it is too late)
         self._dials: dict[int, tuple[_socket.socket, int, float]] = {}
         self._disk: disk.DiskWatch | None = None
+        self.keeps_layer = False  # what the VM wrote becomes a layer of an image: the daemon takes it
         self.egress: _socket.socket | None = None  # listens inside for whoever wants out; a daemon serves it
         self._poll = select.poll()
         self._actions: dict[int, Callable[[], None]] = {}
@@ -349,7 +354,8 @@ class Supervisor:
             self._hear_console()
             if not self._console.wants_more(_boot_seconds()):
                 break
-        removal.empty_folder(self._files.layer)
+        if not self.keeps_layer:
+            removal.empty_folder(self._files.layer)
         kind, number = self._status
         code, signal = (number, "null") if kind == "exit" else ("null", number)
         record = f'{{"exit_code": {code}, "signal": {signal}, "reason": "{self._reason}"}}\n'

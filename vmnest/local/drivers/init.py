@@ -48,9 +48,9 @@ class StepFailedError(Exception):
 
 
 class Main:
-    """The main process: argv, environment, the ends of pipes that become its descriptors (ready: or -1), limits."""
+    """The main process: argv, environment, directory, ends of pipes that become its descriptors (or -1), limits."""
 
-    __slots__ = ("argv", "console", "environment", "file_bytes", "processes", "ready")
+    __slots__ = ("argv", "console", "environment", "file_bytes", "processes", "ready", "workdir")
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class Main:
         ready: int,
         processes: int,
         file_bytes: int,
+        workdir: str = HOME,
     ) -> None:
         self.argv = list(argv)
         self.environment = dict(environment)
@@ -68,6 +69,7 @@ class Main:
         self.ready = ready
         self.processes = processes
         self.file_bytes = file_bytes
+        self.workdir = workdir
 
 
 def take(step: str, action: Callable[[], object]) -> None:
@@ -202,7 +204,7 @@ def _become(main: Main, failure: int) -> None:
     try:
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         os.setsid()
-        os.chdir(HOME)
+        os.chdir(main.workdir)
         os.umask(0o022)
         # Python ignores these two for itself, and an ignored signal stays ignored through exec.
         for signal in (_signal.SIGPIPE, _signal.SIGXFSZ):

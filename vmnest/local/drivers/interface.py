@@ -39,6 +39,9 @@ class Launch:
         max_seconds: The VM is ended this long after its start, whether or not a daemon lives.
         visible: Further host directories that can be read inside; the driver was selected with them.
         image_layers: Folders that lie over the host's programs, the topmost first.
+        workdir: Where the main process starts, or None for the driver's own choice.
+        keep_layer_at: Where what the VM wrote goes, as a folder for ``image_layers``, once its main process ended with
+            status 0; it is there when ``on_end`` is called.
         egress: The VM has a way out: ``Machine.egress_listener``, which the main process's environment names as its
             HTTP proxy. What goes through is up to whoever serves it.
     """
@@ -53,6 +56,8 @@ class Launch:
     cpus: float | None = None
     visible: tuple[str, ...] = ()
     image_layers: tuple[str, ...] = ()
+    workdir: str | None = None
+    keep_layer_at: str | None = None
     egress: bool = False
 
 
@@ -144,6 +149,16 @@ class Driver(Protocol):
     @property
     def memory_snapshot(self) -> bool:
         """Whether a suspended VM's memory can become part of an image."""
+
+    @property
+    def obstacle_to_images(self) -> str:
+        """Why no image can be built or run here, or nothing: then ``image_layers`` and ``keep_layer_at`` work."""
+
+    def image_base(self) -> str:
+        """Names what lies below all layers of images: another name, and what they were made on has changed."""
+
+    def image_environment(self) -> Mapping[str, str]:
+        """What a main process finds in its environment besides what its launch says."""
 
     def start(self, launch: Launch, *, on_end: Callable[[Ended], None]) -> Machine:
         """Start a VM; returns when its agent listens (its main process runs, if ``command`` is given).

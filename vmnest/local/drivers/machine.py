@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from ... import errors
-from . import cgroups, channel
+from . import cgroups, channel, keeping
 from .interface import DISK, ENFORCED_CGROUP, ENFORCED_WATCH, EXITED, LIFETIME, LOST, MEMORY, STOPPED, Ended
 from .rubbish import Rubbish
 
@@ -59,6 +59,7 @@ class NamespaceMachine:
         self.folder = folder
         self._connection = connection
         self.pid = pid
+        self.keep_layer_at: str | None = None
         self._rubbish = rubbish
         self._on_end = on_end
         self._told: Ended | None = None
@@ -246,12 +247,21 @@ class NamespaceMachine:
                 _is_dead(self._pidfd, seconds=_STOP_SECONDS)
             os.close(self._pidfd)
             self._pidfd = None
+        self._keep_layer()
         clean_folder(self.folder, self._rubbish)
         if self._told is None:
             self._told = Ended(None, None, LOST)
             record_ended(self.folder, self._told)
         self.ended = self._told
         self._gone.set()
+
+    def _keep_layer(self) -> None:
+        if self.keep_layer_at is None or self._told is None or self._told != Ended(0, None, EXITED):
+            return
+        try:
+            keeping.keep_layer(os.path.join(self.folder, LAYER_NAME), self.keep_layer_at)
+        except OSError:  # a full disk; who wants the layer sees that it is not there
+            _LOG.exception("%s: what it wrote cannot be kept", self.folder)
 
 
 def _peer(connection: _socket.socket) -> int:

@@ -8,7 +8,7 @@ nothing about the host. On the stage are
 - ``w``  the writable layer: a bind of ``vms/<id>/layer``, or a tmpfs;
 - ``p``  the interpreter's prefix, if it is not among what is visible anyway;
 - ``v0``, ``v1``, …  directories of the host that the sandbox's uid could not reach by itself;
-- ``i0``, ``i1``, …  layers of an image;
+- ``i0``, ``i1``, …  layers of an image: ``i0/%root`` lies over the base of the root, ``i0/usr`` over ``/usr``, …;
 - ``e``  a tmpfs for files that are bound one by one, where there are no overlays;
 - ``n``  the new root.
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 DISK = "disk"  # overlays, the writable layer in the state folder
 MEMORY = "memory"  # overlays, the writable layer on a tmpfs
 BIND = "bind"  # no overlay: read-only binds, the rest on a tmpfs
+ROOT_LAYER = "%root"  # no layer_name has such a %
+UPPER, WORK = ".upper", ".work"
 
 _ROOT = "n"
 _QUIET = kernel.MS_NOSUID | kernel.MS_NODEV
@@ -144,7 +146,8 @@ def stage(plan: Plan) -> None:
     for name, path in sources.items():
         os.mkdir(name, 0o755)
         kernel.mount(path, name, flags=kernel.MS_BIND | kernel.MS_REC)
-    kernel.set_mount_attributes("s", _SEALED)
+    for name in ("s", *(f"i{index}" for index in range(len(plan.layers)))):
+        kernel.set_mount_attributes(name, _SEALED)
 
 
 def mount_root(plan: Plan) -> None:
@@ -155,8 +158,7 @@ def mount_root(plan: Plan) -> None:
         kernel.mount("w", _ROOT, flags=kernel.MS_BIND)
         _copy_tree("s/root", _ROOT)
         return
-    lower = [*(f"i{index}" for index in range(len(plan.layers))), "s/root"]
-    _overlay("%root", lower=lower, target=_ROOT)  # no layer_name has such a %
+    _overlay(ROOT_LAYER, lower=[*_image_layers(plan, ROOT_LAYER), "s/root"], target=_ROOT)
 
 
 def mount_visible(plan: Plan) -> None:
@@ -164,7 +166,7 @@ def mount_visible(plan: Plan) -> None:
     bound = []
     for path in plan.visible:
         source = f"v{plan.staged.index(path)}" if path in plan.staged else path
-        if plan.writable == BIND or path in plan.plain or not _try_overlay(path, source):
+        if plan.writable == BIND or path in plan.plain or not _try_overlay(plan, path, source):
             _bind_sealed(source, _inside(path))
             bound.append(path)
     if set(bound) - set(plan.plain):
@@ -187,20 +189,27 @@ def layer_name(path: str) -> str:
     return path.strip("/").replace("%", "%25").replace("/", "%2f")
 
 
-def _try_overlay(path: str, source: str) -> bool:
+def _image_layers(plan: Plan, name: str) -> list[str]:
+    """What the image's layers have of that directory, the topmost first."""
+    folders = (f"i{index}/{name}" for index in range(len(plan.layers)))
+    return [folder for folder in folders if os.path.isdir(folder)]
+
+
+def _try_overlay(plan: Plan, path: str, source: str) -> bool:
     name = layer_name(path)
+    above = _image_layers(plan, name)
     try:
-        _overlay(name, lower=[f"s/layer/{name}", source], target=_inside(path))
+        _overlay(name, lower=[*above, f"s/layer/{name}", source], target=_inside(path))
     except OSError as error:
         # EINVAL: a mount of its own lies below this directory. The rest: a file system that overlayfs cannot take.
-        if error.errno not in (errno.EINVAL, errno.EPERM, errno.ELOOP, errno.EOPNOTSUPP):
-            raise
+        if above or error.errno not in (errno.EINVAL, errno.EPERM, errno.ELOOP, errno.EOPNOTSUPP):
+            raise  # without its layers it would be another image
         return False
     return True
 
 
 def _overlay(name: str, *, lower: Sequence[str], target: str) -> None:
-    upper, work = f"w/{name}.upper", f"w/{name}.work"
+    upper, work = f"w/{name}{UPPER}", f"w/{name}{WORK}"
     for path in (upper, work):
         os.mkdir(path, 0o755)
     layers = ":".join(path.replace("\\", "\\\\").replace(":", "\\:") for path in lower)

@@ -115,10 +115,30 @@ class NamespaceDriver:
         unknown = [path for path in launch.visible if not any(contains(top, path) for top in self.cell.view.visible)]
         if unknown:
             raise errors.LocalCloudError(f"The driver was not made to show {unknown[0]!r} in sandboxes")
+        if self.obstacle_to_images and (launch.image_layers or launch.keep_layer_at):
+            raise errors.LocalCloudError(f"Images do not work here: {self.obstacle_to_images}")
         machine = spawn(self.cell, launch, skeleton=self.skeleton(), on_end=on_end)
         await_words(machine, "ready" if launch.command is None else "started", folder=launch.folder)
         self.watch(machine)
         return machine
+
+    @property
+    def obstacle_to_images(self) -> str:
+        """See ``interface.Driver``."""
+        if self.cell.writable == mounts.DISK:
+            return ""
+        return (
+            f"what sandboxes write cannot be kept in {self.cell.folder}: set AGENT_SANDBOX_LOCAL_DIR to a folder on "
+            "ext4, xfs or btrfs, on a machine that has overlayfs for users"
+        )
+
+    def image_base(self) -> str:
+        """See ``interface.Driver``."""
+        return os.path.basename(self.skeleton())
+
+    def image_environment(self) -> Mapping[str, str]:
+        """See ``interface.Driver``."""
+        return build_environment({}, interpreter=self.cell.interpreter, ready=False)
 
     def skeleton(self) -> str:
         """The folder of the skeleton that VMs start on now; waits until there is one."""
@@ -190,9 +210,11 @@ def spawn(
     finally:
         theirs.close()
     cell.places.hasten()
-    return NamespaceMachine(
+    machine = NamespaceMachine(
         launch.folder, connection=ours, pid=pid, facts=describe(cell), rubbish=cell.rubbish, on_end=on_end
     )
+    machine.keep_layer_at = launch.keep_layer_at
+    return machine
 
 
 def _lay_out(folder: str, uid: int | None) -> None:
@@ -230,6 +252,8 @@ def _configure(cell: Cell, launch: Launch, *, skeleton: str, ready: bool) -> dic
         "environment": build_environment(_with_way_out(cell, launch), interpreter=cell.interpreter, ready=ready),
         "egress": launch.egress,
         "ready": ready,
+        "workdir": launch.workdir or HOME,
+        "keeps_layer": launch.keep_layer_at is not None,
         "processes": PROCESSES,
         "max_seconds": float(launch.max_seconds),
     }
