@@ -23,9 +23,9 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 from .credentials import Credentials, Secret
 
 __all__ = [
-    "sign", "verify", "Verified", "SignatureError", "Credentials", "Secret",
+    "sign", "verify", "claimed_service", "Verified", "SignatureError", "Credentials", "Secret",
     "Scope", "canonical_request", "string_to_sign", "signature", "canonical_path", "canonical_query",
-    "EMPTY_SHA256", "UNSIGNED_PAYLOAD", "SKEW_SECONDS",
+    "EMPTY_SHA256", "UNSIGNED_PAYLOAD", "STREAMING_UNSIGNED_PAYLOAD", "SKEW_SECONDS",
 ]  # fmt: skip
 
 ALGORITHM = "AWS4-HMAC-SHA256"
@@ -64,14 +64,18 @@ class SignatureError(ValueError):
 
 
 class Verified:
-    """Who signed a request, for which region, and which headers the signature covers (lower case)."""
+    """Who signed a request, for which region, and which headers the signature covers (lower case).
 
-    __slots__ = ("access_key", "region", "signed_headers")
+    ``payload`` is the digest of the body that was signed, or, for S3 alone, the word that says why there is none.
+    """
 
-    def __init__(self, *, access_key: str, region: str, signed_headers: tuple[str, ...]) -> None:
+    __slots__ = ("access_key", "payload", "region", "signed_headers")
+
+    def __init__(self, *, access_key: str, region: str, signed_headers: tuple[str, ...], payload: str) -> None:
         self.access_key = access_key
         self.region = region
         self.signed_headers = signed_headers
+        self.payload = payload
 
 
 class Scope:
@@ -235,7 +239,7 @@ def verify(
     method: str,
     raw_target: str,
     headers: Headers,
-    body_sha256: str,
+    body_sha256: str | None,
     secret_for: Callable[[str], Secret | None],
     service: str,
     now: datetime,
@@ -247,7 +251,8 @@ def verify(
         method: As on the request line.
         raw_target: As on the request line, nothing decoded or normalised.
         headers: All of them, in order, decoded as latin-1.
-        body_sha256: Hex digest of the body that arrived.
+        body_sha256: Hex digest of the body that arrived. None, for S3 alone: it is still to come, and whoever reads it
+            holds it to ``Verified.payload``.
         secret_for: Access key → its secret, or None if the key is unknown.
         service: The signing name that the scope must carry.
         now: With a time zone.
@@ -265,20 +270,32 @@ def verify(
     if secret is None:
         raise SignatureError("unknown_key", "The security token included in the request is invalid.")
     _check_date(stamp, now=now, skew_seconds=skew_seconds)
+    payload = _payload(headers, body_sha256=body_sha256, service=service)
     canonical = canonical_request(
         method=method,
         target=raw_target,
         headers=headers,
         signed_headers=claim.signed_headers,
-        payload=_payload(headers, body_sha256=body_sha256, service=service),
+        payload=payload,
         service=service,
     )
     text = string_to_sign(canonical, stamp=stamp, scope=claim.scope)
     if not hmac.compare_digest(signature(secret, scope=claim.scope, text=text), claim.signature):
         raise _mismatch()
     return Verified(
-        access_key=claim.access_key, region=claim.scope.region, signed_headers=tuple(sorted(claim.signed_headers))
+        access_key=claim.access_key,
+        region=claim.scope.region,
+        signed_headers=tuple(sorted(claim.signed_headers)),
+        payload=payload,
     )
+
+
+def claimed_service(headers: Headers) -> str | None:
+    """The service that a request says it is signed for; None if it does not say. Nothing is verified."""
+    try:
+        return _parse_authorization(headers).scope.service
+    except SignatureError:
+        return None
 
 
 class _Claim:
@@ -369,15 +386,20 @@ def _check_date(stamp: str, *, now: datetime, skew_seconds: float) -> None:
     raise SignatureError("expired", f"Signature not yet current: {stamp} is still later than {here} + {window}")
 
 
-def _payload(headers: Headers, *, body_sha256: str, service: str) -> str:
+def _payload(headers: Headers, *, body_sha256: str | None, service: str) -> str:
     declared = _first(headers, _CONTENT_SHA256)
     if declared is None:
+        if body_sha256 is None:
+            raise SignatureError("malformed", f"Missing required header for this request: {_CONTENT_SHA256}")
         return body_sha256
     if service == _S3 and declared in {UNSIGNED_PAYLOAD, STREAMING_UNSIGNED_PAYLOAD}:
         return declared
     if service == _S3 and declared.startswith("STREAMING-"):
         raise SignatureError("malformed", f"Bodies whose chunks are signed are not supported: {declared[:60]}.")
-    if not hmac.compare_digest(declared.encode(), body_sha256.encode()):
+    if body_sha256 is None:
+        if service != _S3 or not _SHA256.fullmatch(declared):
+            raise SignatureError("malformed", f"{_CONTENT_SHA256} must be {UNSIGNED_PAYLOAD}, or a SHA-256 digest.")
+    elif not hmac.compare_digest(declared.encode(), body_sha256.encode()):
         raise _mismatch()
     return declared
 

@@ -118,7 +118,7 @@ class Daemon:
         rendezvous.write_daemon(folder, address)
         # From here on the VMs end with us. Should the start have failed, on a full disk say, they went on for the next.
         self._resources.callback(self._vms.close)
-        serving.listen(listener, lambda sock: httpd.serve(sock, control.answer), name="control")
+        serving.listen(listener, lambda sock: httpd.serve(sock, httpd.with_body(control.answer)), name="control")
         return address
 
     def _open_vms(

@@ -38,9 +38,11 @@ _BARE_LF = re.compile(rb"(?<!\r)\n")
 
 REASONS = {
     100: "Continue", 101: "Switching Protocols", 200: "OK", 201: "Created", 202: "Accepted", 204: "No Content",
+    206: "Partial Content", 304: "Not Modified",
     400: "Bad Request", 402: "Payment Required", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
-    408: "Request Timeout", 409: "Conflict", 411: "Length Required", 413: "Content Too Large",
-    414: "URI Too Long", 417: "Expectation Failed", 429: "Too Many Requests", 431: "Request Header Fields Too Large",
+    408: "Request Timeout", 409: "Conflict", 411: "Length Required", 412: "Precondition Failed",
+    413: "Content Too Large", 414: "URI Too Long", 416: "Range Not Satisfiable", 417: "Expectation Failed",
+    429: "Too Many Requests", 431: "Request Header Fields Too Large",
     500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
     504: "Gateway Timeout", 505: "HTTP Version Not Supported",
 }  # fmt: skip

@@ -636,6 +636,48 @@ def test_bodies_of_signed_chunks_are_refused_with_their_name() -> None:
     assert caught.value.kind == "malformed"
 
 
+def verify_before_the_body(headers: list[tuple[str, str]], *, service: str = "s3") -> signing.Verified:
+    return signing.verify(
+        method=Request().method,
+        raw_target=Request().target,
+        headers=headers,
+        body_sha256=None,
+        secret_for=secret_for,
+        service=service,
+        now=NOON,
+    )
+
+
+def signed_for(payload: str, *, service: str = "s3") -> list[tuple[str, str]]:
+    return Request(headers=(("x-amz-content-sha256", payload),)).sign(service=service)
+
+
+@pytest.mark.parametrize("payload", ["ab" * 32, signing.UNSIGNED_PAYLOAD, signing.STREAMING_UNSIGNED_PAYLOAD])
+def test_s3_verifies_a_request_before_its_body_and_tells_what_that_must_be(payload: str) -> None:
+    assert verify_before_the_body(signed_for(payload)).payload == payload
+
+
+@pytest.mark.parametrize("payload", ["", "x", "AB" * 32, "STREAMING-UNSIGNED-PAYLOAD"])
+def test_a_body_to_come_is_declared_by_a_digest_or_a_word_of_s3(payload: str) -> None:
+    with pytest.raises(signing.SignatureError) as caught:
+        verify_before_the_body(signed_for(payload))
+    assert caught.value.kind == "malformed"
+
+
+def test_only_s3_verifies_before_the_body() -> None:
+    with pytest.raises(signing.SignatureError):
+        verify_before_the_body(signed_for("ab" * 32, service="lambda"), service="lambda")
+    with pytest.raises(signing.SignatureError, match="Missing required header"):
+        verify_before_the_body(Request().sign(), service="lambda")
+
+
+def test_the_claimed_service_is_read_and_not_verified() -> None:
+    headers = Request().sign(service="logs")
+    assert signing.claimed_service(change(headers, "X-Amz-Date", "never")) == "logs"
+    assert signing.claimed_service([]) is None
+    assert signing.claimed_service([("Authorization", "Basic x")]) is None
+
+
 @given(text=st.text(max_size=200))
 def test_any_authorization_is_accepted_or_refused_and_never_breaks(text: str) -> None:
     with pytest.raises(signing.SignatureError):

@@ -24,7 +24,7 @@ def line():
 
         def serve():
             with far:
-                httpd.serve(far, answer, max_body=100)
+                httpd.serve(far, httpd.with_body(answer, limit=100))
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -105,9 +105,11 @@ def test_a_client_that_leaves_in_the_middle_gets_no_answer(line):
     assert not seen
 
 
-def test_an_answer_without_content_has_no_length():
-    data = httpd.Reply(204, []).serialize(close=False)
-    assert data == b"HTTP/1.1 204 No Content\r\n\r\n"
+@pytest.mark.parametrize("status", [204, 304])
+def test_an_answer_without_content_has_no_length(status):
+    data = httpd.Reply(status, []).serialize(close=False)
+    assert data.startswith(b"HTTP/1.1 %d " % status)
+    assert b"Content-Length" not in data
 
 
 def test_what_comes_after_the_answer_comes_after_it():
@@ -116,8 +118,62 @@ def test_what_comes_after_the_answer_comes_after_it():
         near.sendall(b"POST / HTTP/1.1\r\nConnection: close\r\n\r\n")
         seen = []
         reply = httpd.Reply(200, [], b"bye", then=lambda: seen.append(near.recv(1000)))
-        httpd.serve(far, lambda request, body: reply)
+        httpd.serve(far, lambda request, incoming: reply)
     assert seen[0].endswith(b"bye")
+
+
+def served(respond):
+    """A connection whose requests ``respond`` answers, and the thread that does it."""
+    near, far = socket.socketpair()
+    near.settimeout(10)
+
+    def serve():
+        with far:
+            httpd.serve(far, respond)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return streams.Stream(near), thread
+
+
+def test_who_answers_before_the_body_ends_the_connection():
+    stream, thread = served(lambda request, incoming: httpd.Reply(403, []))
+    stream.send(b"PUT / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 1000000\r\n\r\n")
+    response, _ = read(stream)
+    assert response.status == 403
+    assert http1.first(response.fields, "connection") == "close"
+    assert stream.receive() == b""
+    stream.close()
+    thread.join(10)
+
+
+def test_a_body_can_be_read_in_pieces():
+    sizes = []
+
+    def respond(request, incoming):
+        sizes.extend(len(piece) for piece in incoming.pieces(limit=1 << 30))
+        return httpd.Reply(200, [])
+
+    stream, thread = served(respond)
+    stream.send(b"PUT / HTTP/1.1\r\nContent-Length: 3000000\r\nConnection: close\r\n\r\n" + b"x" * 3_000_000)
+    assert read(stream)[0].status == 200
+    thread.join(10)
+    assert sum(sizes) == 3_000_000
+    assert max(sizes) <= streams.RECEIVE_BYTES
+    stream.close()
+
+
+@pytest.mark.parametrize(("method", "expected"), [("GET", b"cde"), ("HEAD", b"")])
+def test_a_piece_of_a_file_is_sent_and_the_file_closed(tmp_path, method, expected):
+    (tmp_path / "f").write_bytes(b"abcdefg")
+    file = (tmp_path / "f").open("rb")
+    stream, thread = served(lambda request, incoming: httpd.Reply(206, [], piece=httpd.Piece(file, 2, 3)))
+    stream.send(f"{method} / HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
+    response, body = read(stream, method=method)
+    assert (http1.first(response.fields, "content-length"), body) == ("3", expected)
+    thread.join(10)
+    assert file.closed
+    stream.close()
 
 
 def test_a_peer_that_drips_after_our_last_words_is_left(monkeypatch):
