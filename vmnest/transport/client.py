@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from .. import __version__, errors, settings
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
-from . import proxies, tls
+from ..wire import proxies
+from . import tls
 from .answers import Patience, Response
 from .connections import Body, Connection, Origin, Request, open_connection
 

@@ -24,9 +24,9 @@ from urllib3.exceptions import SSLError as Urllib3SSLError
 from urllib3.util.connection import is_connection_dropped
 
 from .. import errors
+from ..wire.proxies import Proxy
 from . import tls
 from .answers import Patience, WireAnswer, failure_of_reading
-from .proxies import Proxy
 
 _IS_URLLIB3_1: bool = urllib3.__version__.startswith("1.")  # type: ignore[attr-defined]
 

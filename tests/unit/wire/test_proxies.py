@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmnest import errors
-from vmnest.transport import proxies
+from vmnest.wire import proxies
 
 PROXY = "http://proxy.example:3128"
 
