@@ -1,4 +1,4 @@
-"""Where we work: AWS, or this machine. Both are one service to everything above: a ``Control`` with its credentials.
+"""Where we work: AWS, or this machine. Both are the same services to everything above, each with its credentials.
 
 Which one: what a sandbox's record says; for a new one the caller's wish (``--local``), then ``AGENT_SANDBOX_TARGET``,
 then AWS. The local cloud is never a fallback, since its isolation differs. It has its own address, keys and region:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .aws.credentials import CredentialSource
+    from .aws.s3 import S3
+    from .aws.service import Service
     from .control import Control
     from .deadline import Deadline
 
@@ -49,38 +51,70 @@ class Target:
 
     def control(self, *, deadline: Deadline) -> Control:
         """The control plane. The local one is started if it does not run; ``deadline`` bounds that."""
-        from . import control, transport
+        from . import control
+
+        return control.Control(self.service(SERVICE, deadline=deadline))
+
+    def service(self, name: str, *, deadline: Deadline) -> Service:
+        """The caller of a service, by its name in botocore: ``lambda-core``, ``iam``, ``s3``, …
+
+        The local cloud is all of those that it has, and is started if it does not run; ``deadline`` bounds that.
+
+        Raises:
+            errors.UsageError: the endpoint that is configured for AWS is the local cloud.
+        """
+        return self._local_service(name, deadline) if self.is_local else self._aws_service(name)
+
+    def s3(self, *, deadline: Deadline) -> S3:
+        """S3, with its habits: see ``service``."""
+        from .aws import s3
+
+        return s3.S3(self.service("s3", deadline=deadline))
+
+    def account_id(self, *, deadline: Deadline) -> str:
+        """The number of the account that the credentials belong to."""
+        answer = self.service("sts", deadline=deadline).call("GetCallerIdentity", {}, deadline=deadline)
+        account = answer.get("Account")
+        if not isinstance(account, str) or not account:
+            raise errors.AnswerInvalidError(
+                "GetCallerIdentity: the answer names no account", operation="GetCallerIdentity", status=200
+            )
+        return account
+
+    def _local_service(self, name: str, deadline: Deadline) -> Service:
+        from . import transport
         from .aws import service
 
-        if self.is_local:
-            running = daemon.ensure(self.environ, deadline=deadline)
-            caller = service.Service(
-                SERVICE,
-                endpoint=running.url,
-                region=self.region,
-                credentials=self._local_credentials(),
-                transport=transport.shared(),
-                # It ends by itself when idle, perhaps just now: then the call finds nobody, and goes to the next one.
-                on_refused=lambda deadline: daemon.revive(self.environ, deadline=deadline).url,
-            )
-        else:
-            from .aws import endpoint, profiles, sources
+        running = daemon.ensure(self.environ, deadline=deadline)
+        return service.Service(
+            name,
+            endpoint=running.url,
+            region=self.region,
+            credentials=self._local_credentials(),
+            transport=transport.shared(),
+            # It ends by itself when idle, perhaps just now: then the call finds nobody, and goes to the next one.
+            on_refused=lambda deadline: daemon.revive(self.environ, deadline=deadline).url,
+        )
 
-            bundle = profiles.ca_bundle(environ=self.environ)
-            url = endpoint.resolve(SERVICE, region=self.region, environ=self.environ)
-            if daemon.is_at(url, self.environ):
-                # As after ``vmnest local env``. It knows none of AWS's MicroVMs, so that all would count as gone.
-                raise errors.UsageError(
-                    f"the endpoint {url} that is set for AWS is the local cloud", hint="Use --local, or unset it."
-                )
-            caller = service.Service(
-                SERVICE,
-                endpoint=url,
-                region=self.region,
-                credentials=sources.shared(environ=self.environ, region=self.region),
-                transport=transport.shared(bundle or True),
+    def _aws_service(self, name: str) -> Service:
+        from . import transport
+        from .aws import endpoint, profiles, service, sources
+
+        bundle = profiles.ca_bundle(environ=self.environ)
+        url = endpoint.resolve(name, region=self.region, environ=self.environ)
+        if url is not None and daemon.is_at(url, self.environ):
+            # As after ``vmnest local env``. It knows none of AWS's MicroVMs, so that all would count as gone.
+            raise errors.UsageError(
+                f"the endpoint {url} that is set for AWS is the local cloud", hint="Use --local, or unset it."
             )
-        return control.Control(caller)
+        return service.Service(
+            name,
+            endpoint=url,
+            region=self.region,
+            credentials=sources.shared(environ=self.environ, region=self.region),
+            transport=transport.shared(bundle or True),
+            variant=None if url else endpoint.variant(environ=self.environ),
+        )
 
     def check_isolation(self, *, deadline: Deadline) -> None:
         """See that the local cloud isolates as well as ``AGENT_SANDBOX_LOCAL_ISOLATION`` demands.

@@ -10,10 +10,12 @@ import re
 from collections.abc import Mapping
 
 from .. import errors
-from . import profiles
+from . import codec, profiles
 
 # lambda-microvms and lambda-core are both served under Lambda's own host.
 _HOST_PREFIX = "lambda"
+# Names of services in variables and profiles where those are not the models' (botocore takes the service's id).
+_NAMES = {"logs": "cloudwatch_logs"}
 
 # Region prefix -> DNS suffix of the partition, and of its dual-stack hosts (empty: has none).
 _SUFFIXES = (
@@ -30,8 +32,10 @@ _URL = re.compile(
 )
 
 
-def resolve(service: str, *, region: str, environ: Mapping[str, str], profile: str | None = None) -> str:
+def resolve(service: str, *, region: str, environ: Mapping[str, str], profile: str | None = None) -> str | None:
     """The base URL for calls to ``service``, for example ``lambda-microvms``; without a slash at its end.
+
+    None for a classic service whose endpoint is not configured: it has rules of its own, request by request.
 
     Raises:
         errors.SettingError: an override is no URL; the message names where it stands.
@@ -41,11 +45,23 @@ def resolve(service: str, *, region: str, environ: Mapping[str, str], profile: s
         for source, url in _overrides(service, environ, found):
             if url:
                 return check(url, source)
-    return _own_host(region, environ, found)
+    return None if service in codec.CLASSIC else _own_host(region, _variant(environ, found))
+
+
+def variant(*, environ: Mapping[str, str], profile: str | None = None) -> codec.Variant:
+    """Which of the services' own hosts are wanted."""
+    return _variant(environ, profiles.load(environ=environ, profile=profile))
+
+
+def _variant(environ: Mapping[str, str], found: profiles.Profile) -> codec.Variant:
+    return codec.Variant(
+        is_fips=_is_on("use_fips_endpoint", environ, found),
+        is_dualstack=_is_on("use_dualstack_endpoint", environ, found),
+    )
 
 
 def _overrides(service: str, environ: Mapping[str, str], found: profiles.Profile) -> list[tuple[str, str]]:
-    name = service.replace("-", "_")
+    name = _NAMES.get(service, service.replace("-", "_"))
     own, common = f"AWS_ENDPOINT_URL_{name.upper()}", "AWS_ENDPOINT_URL"
     return [
         (own, environ.get(own, "")),
@@ -55,10 +71,10 @@ def _overrides(service: str, environ: Mapping[str, str], found: profiles.Profile
     ]
 
 
-def _own_host(region: str, environ: Mapping[str, str], found: profiles.Profile) -> str:
+def _own_host(region: str, wanted: codec.Variant) -> str:
     plain, dual = next((plain, dual) for prefix, plain, dual in _SUFFIXES if region.startswith(prefix))
-    host = f"{_HOST_PREFIX}-fips" if _is_on("use_fips_endpoint", environ, found) else _HOST_PREFIX
-    return f"https://{host}.{region}.{dual if _is_on('use_dualstack_endpoint', environ, found) else plain}"
+    host = f"{_HOST_PREFIX}-fips" if wanted.is_fips else _HOST_PREFIX
+    return f"https://{host}.{region}.{dual if wanted.is_dualstack else plain}"
 
 
 def _is_on(name: str, environ: Mapping[str, str], found: profiles.Profile) -> bool:
