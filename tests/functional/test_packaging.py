@@ -41,7 +41,7 @@ def source_files() -> Iterator[str]:
             yield str(path.relative_to(ROOT))
     for path in (ROOT / "guest").rglob("*.py"):
         yield str("vmnest/_guest" / path.relative_to(ROOT / "guest"))
-    yield from ("vmnest/py.typed", "vmnest/_guest/Dockerfile")
+    yield from ("vmnest/py.typed", "vmnest/_guest/Dockerfile", "vmnest/_guest/.dockerignore")
 
 
 @pytest.fixture(scope="module")
