@@ -42,10 +42,12 @@ def choose() -> Codec:
     except ImportError:
         return Codec("zlib", _make_zlib)
 
+    level = isal_zlib.ISAL_DEFAULT_COMPRESSION
+
     def make(dictionary: bytes) -> _Compressor:
-        more = {"zdict": dictionary} if dictionary else {}
-        made: _Compressor = isal_zlib.compressobj(level=isal_zlib.ISAL_DEFAULT_COMPRESSION, wbits=_RAW, **more)
-        return made
+        if dictionary:
+            return isal_zlib.compressobj(level=level, wbits=_RAW, zdict=dictionary)
+        return isal_zlib.compressobj(level=level, wbits=_RAW)
 
     return Codec("isal", make)
 
