@@ -183,6 +183,8 @@ def load(service: str, *, variant: Variant | None = None) -> Codec:
     """
     if service not in CLASSIC:
         return RestJson(service)
-    from . import classic
+    from . import classic, s3_codec
 
+    if service == s3_codec.SERVICE:
+        return s3_codec.Codec(service, variant=variant or Variant())
     return classic.load(service, variant=variant or Variant())

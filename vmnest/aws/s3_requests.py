@@ -36,7 +36,7 @@ _REGION = re.compile(r"[a-z]{2,8}(?:-[a-z]{2,12}){1,3}-[0-9]{1,2}")
 _REGION_TEXT = re.compile(rb"<Region>([a-z0-9-]{1,50})</Region>")
 _ENDPOINT_TEXT = re.compile(rb"<Endpoint>[^<]*\bs3[.-](?:dualstack\.)?([a-z0-9-]{1,50})\.amazonaws\.")
 _ERROR_ROOT = re.compile(rb"\s*(?:<\?xml[^>]*\?>)?\s*<Error[\s>]")
-_PAGE_ROOT = re.compile(rb"\s*(?:<!doctype\s+html|<html[\s>])", re.IGNORECASE)
+_IMPATIENT = b"<Code>RequestTimeout</Code>"
 _LOCATION = re.compile(rb"<LocationConstraint[^>]*>([^<]*)</LocationConstraint>")
 
 # What a list operation answers in URL encoding: members of its own, and lists with the member of each entry.
@@ -111,14 +111,14 @@ def fits_xml(key: str) -> bool:
 # -- answers that are not what their status says -----------------------------------------------------------------------
 
 
-def is_error(body: bytes) -> bool:
-    """It is S3's error document, whatever the status."""
-    return _ERROR_ROOT.match(body) is not None
+def true_status(status: int, body: bytes) -> int:
+    """The status that an answer should have had.
 
-
-def is_page(body: bytes) -> bool:
-    """It is a web page, which S3 never sends: botocore's parser would take it for an answer without members."""
-    return _PAGE_ROOT.match(body) is not None
+    An error under 200 is a failure of S3's. So is, under 400, a body that did not come in time: the next attempt's may.
+    """
+    if _ERROR_ROOT.match(body) and (status == 200 or (status == 400 and _IMPATIENT in body)):
+        return 500
+    return status
 
 
 def parse_location(body: bytes) -> str | None:

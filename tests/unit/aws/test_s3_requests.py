@@ -111,34 +111,23 @@ def test_the_checksum_is_that_of_botocore(body):
 
 
 @pytest.mark.parametrize(
-    ("body", "expected"),
+    ("status", "body", "expected"),
     [
-        (b"<Error><Code>InternalError</Code></Error>", True),
-        (b'<?xml version="1.0" encoding="UTF-8"?>\n\n<Error><Code>SlowDown</Code></Error>', True),
-        (b'   \n<?xml version="1.0"?><Error xmlns="x"><Code>a</Code></Error>', True),
-        (b'<?xml version="1.0"?><CompleteMultipartUploadResult/>', False),
-        (b"<DeleteResult><Error><Key>a</Key></Error></DeleteResult>", False),
-        (b"<Errors/>", False),
-        (b"", False),
-        (b"an <Error>", False),
+        (200, b"<Error><Code>InternalError</Code></Error>", 500),
+        (200, b'<?xml version="1.0" encoding="UTF-8"?>\n\n<Error><Code>SlowDown</Code></Error>', 500),
+        (200, b'   \n<?xml version="1.0"?><Error xmlns="x"><Code>a</Code></Error>', 500),
+        (200, b'<?xml version="1.0"?><CompleteMultipartUploadResult/>', 200),
+        (200, b"<DeleteResult><Error><Key>a</Key></Error></DeleteResult>", 200),
+        (200, b"<Errors/>", 200),
+        (200, b"an <Error>", 200),
+        (200, b"", 200),
+        (400, b"<Error><Code>RequestTimeout</Code></Error>", 500),
+        (400, b"<Error><Code>InvalidPart</Code></Error>", 400),
+        (403, b"<Error><Code>RequestTimeout</Code></Error>", 403),
     ],
 )
-def test_an_error_is_known_by_its_root(body, expected):
-    assert s3_requests.is_error(body) is expected
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (b"<!DOCTYPE html><html></html>", True),
-        (b"\n<html lang=en>", True),
-        (b"<HTML>", True),
-        (b"<ListBucketResult/>", False),
-        (b"", False),
-    ],
-)
-def test_a_page_is_known_by_its_root(body, expected):
-    assert s3_requests.is_page(body) is expected
+def test_the_status_of_an_answer_is_not_always_the_true_one(status, body, expected):
+    assert s3_requests.true_status(status, body) == expected
 
 
 @pytest.mark.parametrize(
