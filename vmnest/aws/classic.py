@@ -20,7 +20,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import botocore.awsrequest
@@ -32,7 +32,7 @@ import botocore.serialize
 import botocore.utils
 
 from .. import errors
-from . import codec, model, policies, shapes, xml_errors
+from . import codec, model, policies, retries, shapes, xml_errors
 
 # Those that vmnest speaks, in the order of preference. Not botocore's order: its CBOR has no test double.
 PROTOCOLS = ("query", "ec2", "json", "rest-xml")
@@ -48,6 +48,15 @@ _XML = re.compile(
 )
 _ROOT = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)")
 _SIGNED_AS = frozenset({"sigv4"})
+
+
+class Operation(NamedTuple):
+    """What the caller must know of an operation: see ``codec.Operation``."""
+
+    name: str
+    is_idempotent: bool
+    is_look: bool
+    token_member: str | None
 
 
 class Codec:
@@ -86,8 +95,14 @@ class Codec:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def operation(self, name: str) -> model.Operation:
-        return self._data.ours.operation(name)
+    def operation(self, name: str) -> Operation:
+        modelled = self._data.ours.operation(name)
+        return Operation(
+            name,
+            is_idempotent=modelled.is_idempotent or retries.is_harmless_twice(name),
+            is_look=modelled.is_look or retries.is_look(name),
+            token_member=modelled.token_member,
+        )
 
     def build(self, name: str, params: Mapping[str, object]) -> codec.Request:
         """A parameter that is None is absent; a ``codec.Body`` may stand where the model has a streamed payload."""
@@ -177,7 +192,7 @@ class Codec:
         return xml_errors.parse(answer.body)
 
     def is_page(self, name: str, answer: codec.Answer) -> bool:
-        if self.operation(name).method == "HEAD":
+        if self._data.ours.operation(name).method == "HEAD":
             return False  # never has a body
         return not self.is_own_body(answer.body) or self.read_error(name, answer).error_type is None
 

@@ -126,7 +126,7 @@ class Operation:
         self.output: Shape | None = model.shape(raw["output"]["shape"]) if "output" in raw else None
         self.error_names: tuple[str, ...] = tuple(error["shape"] for error in raw.get("errors", ()))
         self.is_idempotent: bool = raw.get("idempotent", False) or raw.get("readonly", False)
-        self.is_look: bool = self.method == "GET"
+        self.is_look: bool = self.method in {"GET", "HEAD"}  # changes nothing
 
     @functools.cached_property
     def token_member(self) -> str | None:

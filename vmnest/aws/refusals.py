@@ -15,7 +15,8 @@ _SNIPPET_CHARACTERS = 300
 # Types of all services that vmnest calls, rest-json, XML and query alike.
 _THROTTLED = (
     "ThrottlingException Throttling ThrottledException TooManyRequestsException RequestThrottled RequestLimitExceeded "
-    "RequestThrottledException SlowDown BandwidthLimitExceeded PriorRequestNotComplete"
+    "RequestThrottledException SlowDown BandwidthLimitExceeded PriorRequestNotComplete ServiceUnavailable "
+    "EC2ThrottledException Ec2RequestLimitExceeded"
 )
 _SIGNATURE = (
     "UnrecognizedClientException InvalidSignatureException SignatureDoesNotMatch InvalidClientTokenId AuthFailure "
@@ -23,18 +24,41 @@ _SIGNATURE = (
     "IncompleteSignatureException MissingAuthenticationToken MissingAuthenticationTokenException "
     "RequestExpired RequestTimeTooSkewed InvalidSecurity"
 )
+_FAULTS = "InternalServerException ServiceException InternalFailure InternalError RequestTimeout Unavailable"
+_CONFLICTS = (
+    "ConflictException ResourceConflictException ConcurrentModification OperationAborted OperationAbortedException"
+)
+# What is wanted exists, and what is to go is still in use: conflicts that do not pass by themselves.
+_EXISTING = (
+    "EntityAlreadyExists BucketAlreadyExists BucketAlreadyOwnedByYou ResourceAlreadyExistsException "
+    "InvalidGroup.Duplicate InvalidPermission.Duplicate"
+)
+_IN_USE = "DeleteConflict DependencyViolation BucketNotEmpty ResourceInUseException ResourceInUse"
+_NOT_FOUND = (
+    "ResourceNotFoundException ResourceNotFound NoSuchEntity NoSuchBucket NoSuchKey NoSuchUpload NoSuchVersion "
+    "NoSuchBucketPolicy NotFound 404"
+)
 _BY_TYPE: dict[str, type[errors.ServiceError]] = {
     **dict.fromkeys(_THROTTLED.split(), errors.ThrottledError),
     **dict.fromkeys(_SIGNATURE.split(), errors.SignatureRefusedError),
     **dict.fromkeys(("ExpiredToken", "ExpiredTokenException"), errors.CredentialsExpiredError),
-    **dict.fromkeys(("AccessDeniedException", "AccessDenied", "UnauthorizedOperation"), errors.AccessDeniedError),
-    **dict.fromkeys(("ConflictException", "ResourceConflictException"), errors.ConflictError),
+    **dict.fromkeys(
+        ("AccessDeniedException", "AccessDenied", "UnauthorizedOperation", "OptInRequired"), errors.AccessDeniedError
+    ),
+    **dict.fromkeys(f"{_CONFLICTS} {_EXISTING} {_IN_USE}".split(), errors.ConflictError),
     **dict.fromkeys(("ValidationException", "InvalidParameterValueException"), errors.ValidationError),
-    **dict.fromkeys(("InternalServerException", "ServiceException", "InternalFailure"), errors.ServiceFaultError),
-    "ServiceQuotaExceededException": errors.QuotaExceededError,
+    **dict.fromkeys(_FAULTS.split(), errors.ServiceFaultError),
+    **dict.fromkeys(("ServiceQuotaExceededException", "TooManyBuckets"), errors.QuotaExceededError),
     "InsufficientCapacityException": errors.CapacityError,
-    "ResourceNotFoundException": errors.ResourceNotFoundError,
+    **dict.fromkeys(_NOT_FOUND.split(), errors.ResourceNotFoundError),
 }
+# Where the type is one of many of a kind (InvalidSubnetID.NotFound, SecurityGroupLimitExceeded).
+_BY_PATTERN: tuple[tuple[re.Pattern[str], type[errors.ServiceError]], ...] = (
+    (re.compile(r"throttl", re.IGNORECASE), errors.ThrottledError),
+    (re.compile(r"\.NotFound\Z"), errors.ResourceNotFoundError),
+    (re.compile(r"\.(?:Duplicate|Conflict|InUse)\Z"), errors.ConflictError),
+    (re.compile(r"LimitExceeded(?:Exception)?\Z"), errors.QuotaExceededError),
+)
 _BY_STATUS: dict[int, type[errors.ServiceError]] = {
     400: errors.ValidationError,
     401: errors.SignatureRefusedError,
@@ -48,9 +72,22 @@ _BY_STATUS: dict[int, type[errors.ServiceError]] = {
 _CLOCK_TYPES = frozenset({"RequestExpired", "RequestTimeTooSkewed"})
 _CLOCK_TEXT = re.compile(r"signature (?:has )?expired|not yet current|request has expired", re.IGNORECASE)
 
-# Lambda's words for a role whose trust it does not see ("The role defined for the function cannot be assumed by
-# Lambda."): the same for a role made a moment ago and for one that never trusted it.
-_ROLE_TEXT = re.compile(r"\brole\b.* cannot be assumed", re.IGNORECASE)
+# IAM's changes take some seconds to be seen by others, and what these say meanwhile is what they say of a mistake. Of
+# a role that Lambda cannot assume ("The role defined for the function cannot be assumed by Lambda."), of one without
+# the rights that a network connector needs, of a policy that names a principal made a moment ago.
+_TRUST = "Let the role trust lambda.amazonaws.com (sts:AssumeRole); a change takes a minute."
+_NOT_READY: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\brole\b.* cannot be assumed", re.IGNORECASE), _TRUST),
+    (
+        re.compile(r"invalid ConnectorOperatorRole permissions", re.IGNORECASE),
+        "Allow the operator role what a connector needs of EC2, and let it trust lambda.amazonaws.com; "
+        "a change takes a minute.",
+    ),
+    (
+        re.compile(r"\binvalid principal in policy\b", re.IGNORECASE),
+        "Check that the principals in the policy exist; those made a moment ago take a minute.",
+    ),
+)
 
 _SCOPE_TEXT = re.compile(r"credential should be scoped to a valid region", re.IGNORECASE)
 
@@ -59,19 +96,25 @@ _UNSUPPORTED_HINT = (
     "or the region of the image's ARN."
 )
 _HINTS: dict[type[errors.ServiceError], str] = {
-    errors.AccessDeniedError: "Allow the named action (prefix lambda:) to this identity; "
+    errors.AccessDeniedError: "Allow the named action (prefix {prefix}:) to this identity; "
     "a change of a policy takes some seconds to be seen.",
     errors.SignatureRefusedError: "Check the access key, its secret and its session token: they belong together.",
     errors.CredentialsExpiredError: "Get new ones: aws sso login, or whatever gave out these.",
-    errors.RoleNotReadyError: "Let the role trust lambda.amazonaws.com (sts:AssumeRole); a change takes a minute.",
     errors.ThrottledError: "Make fewer calls at a time, or ask AWS for a higher rate.",
-    errors.QuotaExceededError: "End sandboxes that nobody needs (suspended ones count), or ask AWS for a higher quota.",
+    errors.QuotaExceededError: "Delete what nobody needs, or ask AWS for a higher quota.",
     errors.CapacityError: "Try again in a moment, or in another region.",
     errors.ServiceFaultError: "Try again in a moment.",
     errors.ConflictError: "Something else is changing it: try again in a moment.",
     errors.ValidationError: "Check what was given: names, ARNs, the region that they belong to, and sizes.",
 }
+_SANDBOX_QUOTA_HINT = "End sandboxes that nobody needs (suspended ones count), or ask AWS for a higher quota."
+# Services whose actions in policies have another prefix than their name.
+_ACTION_PREFIXES = {"lambda-microvms": "lambda", "lambda-core": "lambda"}
+_SANDBOX_SERVICE = "lambda-microvms"
 _HINTS_BY_TYPE = {
+    **dict.fromkeys(_EXISTING.split(), "It is there already: use it, or choose another name."),
+    **dict.fromkeys(_IN_USE.split(), "Something still belongs to it, or uses it: remove that first."),
+    "OptInRequired": "Switch the service, or the region, on for the account.",
     **dict.fromkeys(
         ("UnrecognizedClientException", "InvalidClientTokenId", "InvalidAccessKeyId"),
         "AWS does not know the access key, or its session token is missing or another's: check them.",
@@ -107,7 +150,7 @@ class Refusal:
         retry_after: float | None = None,
         is_page: bool = False,
         origin: str = "",
-        service: str = "lambda",
+        service: str = _SANDBOX_SERVICE,
     ) -> None:
         self.service = service
         self.operation = operation
@@ -138,20 +181,31 @@ def to_error(refusal: Refusal) -> errors.ServiceError:
 
 
 def _hint(kind: type[errors.ServiceError], refusal: Refusal) -> str | None:
-    if kind is errors.AccessDeniedError and not refusal.message:
+    if kind is errors.RoleNotReadyError:
+        return next(hint for pattern, hint in _NOT_READY if pattern.search(refusal.message or ""))
+    if kind is errors.AccessDeniedError and not refusal.message and refusal.service in _ACTION_PREFIXES:
         return _UNSUPPORTED_HINT.format(region=refusal.region)
     if issubclass(kind, errors.SignatureRefusedError):
-        if is_about_the_clock(refusal):
-            return "Check this machine's clock; if it is right, something holds requests back for minutes."
-        if _SCOPE_TEXT.search(refusal.message or ""):
-            return f"The endpoint belongs to another region than {refusal.region}: check --region and AWS_ENDPOINT_URL."
-        hint = _HINTS_BY_TYPE.get(refusal.error_type or "", _HINTS[kind])
-        return f"{hint} These are from: {refusal.origin}." if refusal.origin else hint
+        return _signature_hint(kind, refusal)
     if 300 <= refusal.status < 400:
         return _REDIRECT_HINT
     if refusal.is_page and refusal.error_type is None and refusal.message and refusal.status < 500:
         return _PAGE_HINT
-    return _PAGE_HINT if kind is errors.ServiceError else _HINTS.get(kind)
+    if kind is errors.QuotaExceededError and refusal.service == _SANDBOX_SERVICE:
+        return _SANDBOX_QUOTA_HINT
+    if kind is errors.ServiceError:
+        return _PAGE_HINT
+    hint = _HINTS_BY_TYPE.get(refusal.error_type or "") or _HINTS.get(kind)
+    return hint and hint.replace("{prefix}", _ACTION_PREFIXES.get(refusal.service, refusal.service))
+
+
+def _signature_hint(kind: type[errors.ServiceError], refusal: Refusal) -> str:
+    if is_about_the_clock(refusal):
+        return "Check this machine's clock; if it is right, something holds requests back for minutes."
+    if _SCOPE_TEXT.search(refusal.message or ""):
+        return f"The endpoint belongs to another region than {refusal.region}: check --region and AWS_ENDPOINT_URL."
+    hint = _HINTS_BY_TYPE.get(refusal.error_type or "", _HINTS[kind])
+    return f"{hint} These are from: {refusal.origin}." if refusal.origin else hint
 
 
 def clock_error(refusal: Refusal, *, skew: float) -> errors.ServiceError:
@@ -183,14 +237,16 @@ def _build(
 
 
 def _kind(refusal: Refusal) -> type[errors.ServiceError]:
-    if refusal.status == 400 and _ROLE_TEXT.search(refusal.message or ""):
+    message, error_type = refusal.message or "", refusal.error_type
+    if refusal.status == 400 and any(pattern.search(message) for pattern, _ in _NOT_READY):
         return errors.RoleNotReadyError  # its type is that of any other wrong value
-    if refusal.error_type in _BY_TYPE:
-        return _BY_TYPE[refusal.error_type]
-    if refusal.status == 404 and refusal.is_page and refusal.error_type is None:
+    if error_type in _BY_TYPE:
+        return _BY_TYPE[error_type]
+    if refusal.status == 404 and refusal.is_page and error_type is None:
         return errors.ServiceError  # a gateway does not know the path: this says nothing about what was asked for
-    if refusal.error_type is not None and re.search(r"throttl", refusal.error_type, re.IGNORECASE):
-        return errors.ThrottledError
+    for pattern, kind in _BY_PATTERN:
+        if error_type is not None and pattern.search(error_type):
+            return kind
     if refusal.status in _BY_STATUS:
         return _BY_STATUS[refusal.status]
     return errors.ServiceFaultError if refusal.status >= 500 else errors.ServiceError

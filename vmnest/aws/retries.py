@@ -5,10 +5,15 @@ always be made again, and so can what never left this machine. Everything else i
 be repeated without harm: the model marks it, it has an idempotency token, or we know it. 402 (quota) never: it does not
 pass by itself. The service's own ``Retry-After`` is honoured; when it asks for more than the call has left, the error
 is the answer.
+
+The models of the classic services mark nothing; there the first word of an operation's name tells, and a table what
+else is known. What is made under a name that can be taken once (a role, a bucket) counts as harmless: the second
+attempt is refused, and that error carries ``outcome: unknown``, so that who wants the thing looks whether it is there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from .. import deadline as deadlines
@@ -26,6 +31,22 @@ FIRST_DELAY_THROTTLED_SECONDS = 0.5
 
 # Not marked in the model, and yet harmless to make twice: a second token is one token more; a status set again is set.
 _HARMLESS_TWICE = frozenset({"CreateMicrovmAuthToken", "CreateMicrovmShellAuthToken", "UpdateMicrovmImageVersion"})
+# Of the classic services: the first words of operations that only look, and of those that state a fact or an absence.
+_LOOKS = frozenset("Describe Filter Get Head List Lookup Search Select Simulate Validate".split())
+_STATEMENTS = frozenset(
+    "Abort Add Associate Attach Authorize Deactivate Delete Detach Disable Disassociate Enable Modify Put Remove Replace "
+    "Revoke Set Tag Untag Update".split()
+)
+_APPENDING = frozenset({"PutLogEvents", "PutMetricData"})
+_NAMED_ONCE = frozenset({
+    "CreateBucket", "CreateInstanceProfile", "CreateLogGroup", "CreateLogStream", "CreatePolicy", "CreateRole",
+    "CreateSecurityGroup", "CreateSubnet", "CreateTags", "CreateUser",
+})  # fmt: skip
+# An upload that nobody knows of holds no part; one that was completed twice is the same object.
+_HARMLESS_ANYWAY = frozenset({
+    "AssumeRole", "CompleteMultipartUpload", "CopyObject", "CreateMultipartUpload", "UploadPart", "UploadPartCopy",
+})  # fmt: skip
+_FIRST_WORD = re.compile(r"[A-Z][a-z0-9]*")
 # What the service refused before it did anything, and will do later.
 _NOT_DONE = (errors.ThrottledError, errors.CapacityError, errors.RoleNotReadyError)
 
@@ -71,6 +92,23 @@ def _most_attempts(error: errors.VmnestError, *, is_slow: bool) -> int:
 def is_repeatable(operation: codec.Operation) -> bool:
     """The operation can be made twice and the effect is that of once."""
     return operation.is_idempotent or operation.token_member is not None or operation.name in _HARMLESS_TWICE
+
+
+def is_look(name: str) -> bool:
+    """By its name, the operation of a classic service changes nothing."""
+    return _first_word(name) in _LOOKS
+
+
+def is_harmless_twice(name: str) -> bool:
+    """By its name, the operation of a classic service can be made twice."""
+    if name in _APPENDING:
+        return False
+    return _first_word(name) in _LOOKS | _STATEMENTS or name in _NAMED_ONCE | _HARMLESS_ANYWAY
+
+
+def _first_word(name: str) -> str:
+    found = _FIRST_WORD.match(name)
+    return found[0] if found else ""
 
 
 def _was_not_sent(error: errors.VmnestError) -> bool:
