@@ -59,6 +59,12 @@ VERBS = (
     Verb("fs mv", "fs", "Move or rename files and directories in a sandbox"),
     Verb("fs rm", "fs", "Remove files and directories in a sandbox"),
     Verb("fs chmod", "fs", "Change the permissions of files in a sandbox"),
+    Verb("infra init", "infra", "Write a commented sandbox.yaml to begin with"),
+    Verb("infra preview", "infra", "Show what infra up would do, and why"),
+    Verb("infra up", "infra", "Make the infrastructure, or bring it up to date, and print its outputs"),
+    Verb("infra refresh", "infra", "Bring the record of the infrastructure up to date with the account"),
+    Verb("infra destroy", "infra", "Remove the infrastructure that infra up made"),
+    Verb("infra output", "infra", "Print the outputs of the infrastructure, or one of them"),
     Verb("local up", "local", "Start the local cloud (it also starts by itself on first use)"),
     Verb("local down", "local", "Stop the local cloud"),
     Verb("local status", "local", "Show whether the local cloud runs, and what isolates its sandboxes"),
@@ -68,6 +74,7 @@ VERBS = (
 
 GROUPS = {
     "fs": "The files of a sandbox, looked at and changed where they are",
+    "infra": "Infrastructure: the image, the role and the bucket that sandboxes need, from sandbox.yaml",
     "local": "The local cloud: sandboxes on this machine",
 }
 
@@ -89,6 +96,10 @@ OTHER_WORDS = {
     "fs list": "fs ls",
     "fs read": "fs cat",
     "fs copy": "fs cp",
+    **dict.fromkeys(("infra plan", "infra diff"), "infra preview"),
+    **dict.fromkeys(("infra apply", "infra deploy", "infra create"), "infra up"),
+    **dict.fromkeys(("infra down", "infra delete", "infra rm"), "infra destroy"),
+    **dict.fromkeys(("infra outputs", "infra ls", "infra list"), "infra output --all"),
     "local start": "local up",
     "local stop": "local down",
 }

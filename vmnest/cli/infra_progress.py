@@ -1,0 +1,161 @@
+"""What happens to stacks while ``infra up`` or ``destroy`` works on them: a line for each thing that is done.
+
+On a terminal a last line, which is drawn anew, tells what is under way and for how long. Elsewhere (a file, CI) each
+line is written once, and what goes on for long is told when it changes. Stacks that are worked on at a time have their
+names before their lines.
+"""
+
+from __future__ import annotations
+
+import time
+
+from . import render, terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from ..infra.plan import Plan
+    from ..infra.steps import Event
+
+__all__ = ["Board"]
+
+PERIOD_SECONDS = 0.5
+TOLD_FROM_SECONDS = 1.0  # a shorter time is not worth telling
+
+
+class Board:
+    """``with Board(shown=True) as board: infra.up_infra(front=board)``.
+
+    Args:
+        shown: Somebody wants to read it.
+        is_terminal: The last line can be drawn anew.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self, *, shown: bool, is_terminal: bool | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        import threading
+
+        self._shown = shown
+        self._is_terminal = terminal.is_terminal(terminal.STDERR) if is_terminal is None else is_terminal
+        self._clock = clock
+        self._lock = threading.Lock()  # of all below, and of what is written
+        self._under_way: dict[tuple[str, str], tuple[float, str]] = {}
+        self._labels: dict[str, None] = {}
+        self._thread: threading.Thread | None = None
+        self._end = threading.Event()
+
+    def __enter__(self) -> Board:
+        if self._shown and self._is_terminal:
+            import threading
+
+            self._thread = threading.Thread(target=self._tick, name="vmnest-board", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._end.set()
+            thread.join()
+            with self._lock:
+                terminal.draw_line("")
+
+    def on_begin(self, label: str) -> None:
+        """Work on a stack begins."""
+        with self._lock:
+            self._labels[label] = None
+
+    def on_plan(self, label: str, plan: Plan) -> None:
+        """Say how much there is to do, and what the plan remarks."""
+        with self._lock:
+            for note in plan.notes:
+                self._write(label, note)
+            self._write(label, render_counts([step.action for step in plan.steps]))
+
+    def on_event(self, label: str, event: Event) -> None:
+        """Something happens."""
+        with self._lock:
+            key = (label, event.resource)
+            if event.phase in ("start", "progress"):
+                self._go_on(key, event.text)
+                return
+            begun, _ = self._under_way.pop(key, (None, "")) if event.phase != "note" else (None, "")
+            seconds = 0.0 if begun is None else self._clock() - begun
+            took = f" ({render_seconds(seconds)})" if seconds >= TOLD_FROM_SECONDS else ""
+            self._write(label, f"{_name(event.resource)}{event.text}{took}")
+
+    def on_end(self, label: str, error: BaseException | None) -> None:
+        """Work on a stack is over."""
+        with self._lock:
+            for key in [key for key in self._under_way if key[0] == label]:
+                del self._under_way[key]
+            if error is not None and len(self._labels) > 1:
+                self._write(label, f"failed: {error}" if str(error) else "stopped")
+
+    def _go_on(self, key: tuple[str, str], text: str) -> None:
+        begun, before = self._under_way.get(key, (self._clock(), ""))
+        self._under_way[key] = (begun, text)
+        if self._is_terminal:
+            self._draw()
+        elif text != before:
+            self._write(key[0], f"{_name(key[1])}{text}")
+
+    def _write(self, label: str, text: str) -> None:
+        if self._shown:
+            terminal.tell(f"{render.to_printable(self._before(label) + text)}\n")
+            self._draw()
+
+    def _before(self, label: str) -> str:
+        return f"[{label}] " if len(self._labels) > 1 else ""
+
+    def _tick(self) -> None:
+        while not self._end.wait(PERIOD_SECONDS):
+            with self._lock:
+                self._draw()
+
+    def _draw(self) -> None:
+        if not (self._shown and self._is_terminal and self._thread):
+            return
+        now = self._clock()
+        parts = [
+            f"{self._before(label)}{_name(resource)}{text} ... {render_seconds(now - begun)}"
+            for (label, resource), (begun, text) in self._under_way.items()
+        ]
+        columns, _ = terminal.size()
+        terminal.draw_line(_cut(render.to_printable(";  ".join(parts)), columns - 1))
+
+
+def _name(resource: str) -> str:
+    return f"{resource.replace('_', ' ')}: " if resource else ""
+
+
+def _cut(text: str, columns: int) -> str:
+    """The beginning, so that the line does not wrap: then it could not be wiped."""
+    while render.width(text) > columns:
+        text = text[: max(0, len(text) - max(1, (render.width(text) - columns) // 2))]
+    return text
+
+
+def render_seconds(seconds: float) -> str:
+    """``42 s``, ``3 min 5 s``."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+_WORDS = (("create", "to create"), ("update", "to update"), ("delete", "to remove"), ("reuse", "reused"))
+
+
+def render_counts(actions: list[str]) -> str:
+    """``2 to create, 1 reused, 3 as they are``."""
+    parts = [f"{actions.count(action)} {words}" for action, words in _WORDS if action in actions]
+    same = actions.count("nothing")
+    if same:
+        parts.append(f"{same} as {'it is' if same == 1 else 'they are'}")
+    return ", ".join(parts) or "nothing to do"
