@@ -32,21 +32,17 @@ FIRST_DELAY_THROTTLED_SECONDS = 0.5
 # Not marked in the model, and yet harmless to make twice: a second token is one token more; a status set again is set.
 _HARMLESS_TWICE = frozenset({"CreateMicrovmAuthToken", "CreateMicrovmShellAuthToken", "UpdateMicrovmImageVersion"})
 # Of the classic services: the first words of operations that only look, and of those that state a fact or an absence.
-_LOOKS = frozenset("Describe Filter Get Head List Lookup Search Select Simulate Validate".split())
-_STATEMENTS = frozenset(
-    "Abort Add Associate Attach Authorize Deactivate Delete Detach Disable Disassociate Enable Modify Put Remove Replace "
-    "Revoke Set Tag Untag Update".split()
+_LOOKS = re.compile(r"(?:Describe|Filter|Get|Head|List|Lookup|Search|Select|Simulate|Validate)(?=[A-Z0-9])")
+_STATEMENTS = re.compile(
+    r"(?:Abort|Add|Associate|Attach|Authorize|Deactivate|Delete|Detach|Disable|Disassociate|Enable|Modify|Put|Remove|"
+    r"Replace|Revoke|Set|Tag|Untag|Update)(?=[A-Z0-9])"
 )
 _APPENDING = frozenset({"PutLogEvents", "PutMetricData"})
 _NAMED_ONCE = frozenset({
-    "CreateBucket", "CreateInstanceProfile", "CreateLogGroup", "CreateLogStream", "CreatePolicy", "CreateRole",
-    "CreateSecurityGroup", "CreateSubnet", "CreateTags", "CreateUser",
+    "CreateInstanceProfile", "CreateLogGroup", "CreateLogStream", "CreatePolicy", "CreateRole", "CreateSecurityGroup",
+    "CreateSubnet", "CreateUser",
 })  # fmt: skip
-# An upload that nobody knows of holds no part; one that was completed twice is the same object.
-_HARMLESS_ANYWAY = frozenset({
-    "AssumeRole", "CompleteMultipartUpload", "CopyObject", "CreateMultipartUpload", "UploadPart", "UploadPartCopy",
-})  # fmt: skip
-_FIRST_WORD = re.compile(r"[A-Z][a-z0-9]*")
+_HARMLESS_ANYWAY = frozenset({"AssumeRole", "CreateTags"})
 # What the service refused before it did anything, and will do later.
 _NOT_DONE = (errors.ThrottledError, errors.CapacityError, errors.RoleNotReadyError)
 
@@ -96,19 +92,14 @@ def is_repeatable(operation: codec.Operation) -> bool:
 
 def is_look(name: str) -> bool:
     """By its name, the operation of a classic service changes nothing."""
-    return _first_word(name) in _LOOKS
+    return _LOOKS.match(name) is not None
 
 
 def is_harmless_twice(name: str) -> bool:
     """By its name, the operation of a classic service can be made twice."""
     if name in _APPENDING:
         return False
-    return _first_word(name) in _LOOKS | _STATEMENTS or name in _NAMED_ONCE | _HARMLESS_ANYWAY
-
-
-def _first_word(name: str) -> str:
-    found = _FIRST_WORD.match(name)
-    return found[0] if found else ""
+    return is_look(name) or _STATEMENTS.match(name) is not None or name in _NAMED_ONCE | _HARMLESS_ANYWAY
 
 
 def _was_not_sent(error: errors.VmnestError) -> bool:
