@@ -177,9 +177,18 @@ def test_wait_is_told_of_the_end_that_another_brings(cli: Cli) -> None:
     assert cli("create", "late", "--local").status == 0
     assert cli("wait", "late", "--timeout", "0.2").status == 1
     with cli.start("wait", "late") as waiting:
+        await_socket(waiting.pid)
         assert cli("rm", "late").status == 0
         out, err = waiting.communicate(timeout=WAIT_SECONDS)
     assert (waiting.returncode, out, err) == (0, b"TERMINATED\n", b"")
+
+
+def await_socket(pid: int) -> None:
+    """Wait until the process talks to the cloud: by then it has read whom it waits for."""
+    end = time.monotonic() + WAIT_SECONDS
+    while not any(os.readlink(link).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir()):
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 def test_wait_can_be_interrupted(cli: Cli, box: str) -> None:

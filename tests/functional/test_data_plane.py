@@ -7,6 +7,7 @@ nothing is run twice, and no doubt about what has run is hidden.
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import socket
 import threading
@@ -296,8 +297,22 @@ def test_a_certificate_that_is_wrong_is_refused_with_its_reason(
 
 def test_an_endpoint_that_speaks_no_tls_is_told(planes: OpenPlanes) -> None:
     opened = planes()
-    write_endpoint(opened, opened.data.url.replace("http://", "https://"))
-    assert_told(opened.exec("--", "ls"), "no trusted TLS connection", "may not speak TLS")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=greet, args=(listener,))
+        thread.start()
+        write_endpoint(opened, f"https://127.0.0.1:{listener.getsockname()[1]}")
+        assert_told(opened.exec("--", "ls"), "no trusted TLS connection", "may not speak TLS")
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def greet(listener: socket.socket) -> None:
+    """Say something that is no TLS to the first who comes, and hear them out: a reset would be another failure."""
+    sock, _ = listener.accept()
+    with sock, contextlib.suppress(ConnectionResetError):
+        sock.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+        while sock.recv(4096):
+            pass
 
 
 # -- answers that do not come, or are none -----------------------------------------------------------------------------

@@ -76,11 +76,17 @@ def test_two_busy_descriptors_take_turns(bench: Bench) -> None:
     pipes = {name: os.pipe() for name in "ab"}
     for _, writer in pipes.values():
         os.write(writer, b"x" * 50)
-    ready = threading.Barrier(2)
-    bench.loop.post(lambda: ready.wait(20))
+    busy, ready = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        busy.set()
+        ready.wait(20)
+
+    bench.loop.post(hold)
+    assert busy.wait(20)  # until then one of the two could be seen before the other is there
     for name, (reader, _) in pipes.items():
         bench.loop.watch(reader, lambda name=name, reader=reader: bench.calls.put((name, os.read(reader, 1))))
-    ready.wait(20)
+    ready.set()
     names = [bench.calls.get(timeout=20)[0] for _ in range(100)]  # type: ignore[index]
     assert all(set(pair) == {"a", "b"} for pair in zip(names[::2], names[1::2], strict=True))
     for reader, writer in pipes.values():
