@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
@@ -43,8 +44,10 @@ _PARSER_FAILURES = (
     botocore.parsers.ResponseParserError,
     *(ArithmeticError, AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError),
 )
+# Each of its parts ends where the next one begins, so that no answer makes it go back and forth.
 _XML = re.compile(
-    rb"\xef?\xbb?\xbf?\s*(?:<\?xml[^>]*\?>)?\s*(?:<!--.*?-->\s*)*<(?!!doctype\s+html|html[\s>])[A-Za-z]", re.I | re.S
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--(?:(?!-->).)*-->\s*)*<(?!!doctype\s+html|html[\s>])[A-Za-z]",
+    re.IGNORECASE | re.DOTALL,
 )
 _ROOT = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)")
 _SIGNED_AS = frozenset({"sigv4"})
@@ -84,8 +87,9 @@ class Codec:
 
     def complete(self, name: str, answer: codec.Answer, result: dict[str, Any]) -> dict[str, Any]:
         """The result to return, out of what was parsed; shapes.AnswerMalformed if it cannot be one."""
-        decoded: dict[str, Any] = policies.decode(self._data.theirs.operation_model(name).output_shape, result)
-        return decoded
+        if self.service == policies.SERVICE:
+            policies.decode(self._data.theirs.operation_model(name).output_shape, result)
+        return result
 
     def status(self, name: str, answer: codec.Answer) -> int:
         return answer.status
@@ -214,7 +218,7 @@ class _Data:
         self.ours = model.Model(service, raw, is_strict=False)
         self.theirs = botocore.model.ServiceModel(raw, service)
         self.serializer = botocore.serialize.create_serializer(self.protocol, include_validation=False)
-        self.parser = botocore.parsers.create_parser(self.protocol)
+        self.parser = _parsers().create_parser(self.protocol)
         self.rules = botocore.endpoint_provider.EndpointProvider(rules, partitions)
         self.rule_params: dict[str, str | None] = {
             name: one.get("builtIn") for name, one in rules["parameters"].items()
@@ -238,6 +242,18 @@ def load(service: str, *, variant: codec.Variant) -> Codec:
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def _parsers() -> Any:
+    factory = botocore.parsers.ResponseParserFactory()
+    factory.set_parser_defaults(timestamp_parser=_timestamp)
+    return factory
+
+
+def _timestamp(value: Any) -> datetime:
+    """In UTC; botocore itself takes this machine's zone for some forms, and for what names none."""
+    found: datetime = botocore.utils.parse_timestamp(value)
+    return found.replace(tzinfo=timezone.utc) if found.tzinfo is None else found.astimezone(timezone.utc)
 
 
 def _without_body(operation: model.Operation, params: Mapping[str, object]) -> tuple[dict[str, Any], codec.Body | None]:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 from urllib.parse import unquote
 
+SERVICE = "iam"
 _SHAPE = "policyDocumentType"
 
 
@@ -30,7 +31,7 @@ def decode(shape: Any, value: Any) -> Any:
 
 
 def _decoded(text: str) -> Any:
-    plain = unquote(text)
+    plain = text if text.lstrip()[:1] == "{" else unquote(text)  # emulators forget to encode it
     try:
         return json.loads(plain)
     except (ValueError, RecursionError):
