@@ -33,6 +33,7 @@ def pump(
     from_right: bytes = b"",
     on_bytes: Callable[[int], None] | None = None,
     probe_seconds: int = probing.PROBE_SECONDS,
+    idle_seconds: float | None = None,
 ) -> None:
     """Carry bytes between the sockets until both ways ended. The caller closes them.
 
@@ -43,6 +44,7 @@ def pump(
         from_right: The same the other way.
         on_bytes: Called with the number of bytes of each transfer.
         probe_seconds: How often one that has ended its side is asked whether it is still there.
+        idle_seconds: It ends when neither could go on for so long; None: they may be silent as long as they like.
     """
     out = _Way(left, right, from_left, on_bytes, probe_seconds=probe_seconds)
     back = _Way(right, left, from_right, on_bytes, probe_seconds=probe_seconds)
@@ -53,7 +55,7 @@ def pump(
         while True:
             out.advance()
             back.advance()
-            if (out.done and back.done) or not _wait(out, back):
+            if (out.done and back.done) or not _wait(out, back, idle_seconds=idle_seconds):
                 return
 
 
@@ -125,7 +127,7 @@ class _Way:
             probing.probe(self.source, seconds=self._probe_seconds)
 
 
-def _wait(out: _Way, back: _Way) -> bool:
+def _wait(out: _Way, back: _Way, *, idle_seconds: float | None) -> bool:
     """Sleep until one of them can go on; False: what is left waits in vain.
 
     Whoever has gone altogether takes nothing any more; what came from there before is still carried, but not for ever.
@@ -139,7 +141,8 @@ def _wait(out: _Way, back: _Way) -> bool:
         elif not writer.done:  # an error is told without being asked for
             poller.register(reader.source, 0)
             unasked[reader.source.fileno()] = writer
-    ready = poller.poll(LAST_WORDS_SECONDS * 1000 if out.is_cut or back.is_cut else None)
+    seconds = LAST_WORDS_SECONDS if out.is_cut or back.is_cut else idle_seconds
+    ready = poller.poll(None if seconds is None else seconds * 1000)
     for number, found in ready:
         if found & _GONE and number in unasked:
             unasked[number].cut()
