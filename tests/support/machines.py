@@ -8,8 +8,9 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 
+from tests.support import image_stage
 from vmnest import errors
-from vmnest.local import account, images, operations, options, timers, tokens, vms
+from vmnest.local import operations, timers, tokens, vms
 from vmnest.local.drivers import interface
 from vmnest.wire import bodies, http1, streams
 
@@ -190,14 +191,14 @@ class FakeCloud:
             publish=lambda record: self._listeners.append(record.listener),
             retire=lambda listener: None,
         )
-        self.cloud = operations.Cloud(
-            vms=self.vms,
-            images=images.Images(created_at=1_000_000_000.5, memory_mib=options.DEFAULT_MEMORY_MIB),
-            tags=account.Tags(folder),
-            seal=self.seal,
-        )
+        self.images = image_stage.ImageStage(folder, is_live=self._is_live)
+        self.cloud = operations.Cloud(vms=self.vms, images=self.images.images, tags=self.images.tags, seal=self.seal)
+
+    def _is_live(self, arn: str) -> bool:
+        return any(record.spec.image_arn == arn and not record.is_ended for record in self.vms.all())
 
     def close(self) -> None:
+        self.images.close()
         self.vms.close()
         self.timers.close()
         for listener in self._listeners:

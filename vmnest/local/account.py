@@ -1,4 +1,4 @@
-"""What the local account knows beside VMs and images: tags."""
+"""What the local account keeps beside VMs and images: tags, objects, roles, logs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from .. import rendezvous
-from . import faults
+from . import buckets, faults, iam, logs
 
 _LOG = logging.getLogger(__name__)
 
 TAGS_FILE = "tags.json"
 MAX_TAGS = 50
+_TOO_MANY = f"A resource can have at most {MAX_TAGS} tags."
 
 
 class Tags:
@@ -39,13 +41,24 @@ class Tags:
         with self._lock:
             merged = {**self._tags.get(arn, {}), **tags}
             if len(merged) > MAX_TAGS:
-                raise faults.Fault(
-                    f"A resource can have at most {MAX_TAGS} tags.",
-                    error_type="InvalidParameterValueException",
-                    status=400,
-                )
+                raise faults.Fault(_TOO_MANY, error_type="InvalidParameterValueException", status=400)
             self._tags[arn] = merged
             self._save()
+
+    def replace(self, arn: str, tags: Mapping[str, str]) -> None:
+        """Set the tags of a resource that is new, or goes: it has these and no others.
+
+        Raises:
+            faults.Fault: the resource would have too many.
+        """
+        if len(tags) > MAX_TAGS:
+            raise faults.validation(_TOO_MANY)
+        with self._lock:
+            before = self._tags.pop(arn, None)
+            if tags:
+                self._tags[arn] = dict(tags)
+            if before or tags:
+                self._save()
 
     def remove(self, arn: str, keys: Sequence[str]) -> None:
         """Remove tags; those that are not there are no error."""
@@ -67,6 +80,21 @@ class Tags:
 
     def _save(self) -> None:
         rendezvous.write_file(self._path, json.dumps(self._tags).encode())
+
+
+@dataclass(frozen=True)
+class Account:
+    """Everything that the account keeps in the folder, opened once: the parts know their files by heart."""
+
+    tags: Tags
+    objects: buckets.Store
+    roles: iam.Roles
+    logs: logs.Logs
+
+
+def open_account(folder: str) -> Account:
+    """The account in that folder."""
+    return Account(Tags(folder), objects=buckets.Store(folder), roles=iam.Roles(folder), logs=logs.Logs(folder))
 
 
 def _parse_tags(text: bytes) -> dict[str, dict[str, str]]:

@@ -24,11 +24,13 @@ from . import (
     account,
     adoption,
     api,
+    builder,
     httpd,
+    image_builds,
+    image_store,
     images,
     ledger,
     operations,
-    options,
     proxy,
     records,
     timers,
@@ -68,6 +70,7 @@ class Daemon:
         self._publishing = threading.Lock()  # guards the address and its file
         self._address: rendezvous.Daemon | None = None  # while it is to be published
         self._vms: vms.VMs | None = None
+        self._images: images.Images | None = None
 
     # -- the start -----------------------------------------------------------------------------------------------------
 
@@ -107,7 +110,8 @@ class Daemon:
         self._vms = self._open_vms(
             driver, common, notes=notes, timing=timing, serving=serving, data_plane=proxy.Proxy(seal)
         )
-        control = self._control_plane(self._vms, keys, seal)
+        self._images = self._open_images(driver, common, self._vms, account.open_account(folder))
+        control = self._control_plane(self._vms, self._images, keys, seal)
         listener = _bind_control(folder)
         self._resources.callback(listener.close)
         self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -118,6 +122,8 @@ class Daemon:
         rendezvous.write_daemon(folder, address)
         # From here on the VMs end with us. Should the start have failed, on a full disk say, they went on for the next.
         self._resources.callback(self._vms.close)
+        self._resources.callback(self._images.close)
+        self._images.open()
         serving.listen(listener, lambda sock: httpd.serve(sock, httpd.with_body(control.answer)), name="control")
         return address
 
@@ -139,21 +145,32 @@ class Daemon:
 
         return vms.VMs(driver, common, timers=timing, publish=publish, retire=serving.forget, ledger=notes)
 
-    def _control_plane(self, opened: vms.VMs, keys: rendezvous.Keys, seal: tokens.Seal) -> api.ControlPlane:
+    def _open_images(
+        self, driver: interface.Driver, common: vms.Settings, opened: vms.VMs, kept: account.Account
+    ) -> images.Images:
+        def is_live(arn: str) -> bool:
+            return any(record.spec.image_arn == arn and not record.is_ended for record in opened.all())
+
         folder = self._config.folder
-        cloud = operations.Cloud(
-            vms=opened,
-            images=images.Images(created_at=_made_at(folder), memory_mib=options.DEFAULT_MEMORY_MIB),
-            tags=account.Tags(folder),
-            seal=seal,
+        maker = builder.Builder(driver, folder, disk_bytes=common.disk_bytes, visible=common.visible)
+        return images.Images(
+            image_store.Store(folder),
+            image_builds.Workshop(maker, kept.objects, logs=kept.logs),
+            images.Neighbours(kept.tags, role_exists=kept.roles.exists, is_live=is_live),
+            created_at=_made_at(folder),
         )
+
+    def _control_plane(
+        self, opened: vms.VMs, known: images.Images, keys: rendezvous.Keys, seal: tokens.Seal
+    ) -> api.ControlPlane:
+        cloud = operations.Cloud(vms=opened, images=known, tags=known.neighbours.tags, seal=seal)
         return api.ControlPlane(
             cloud,
             keys=keys,
             own_routes={
                 ("GET", rendezvous.STATUS_PATH): lambda: self._status(opened),
                 ("POST", rendezvous.SHUTDOWN_PATH): self._shut_down,
-                ("POST", rendezvous.RETIRE_PATH): lambda: self._retire(opened),
+                ("POST", rendezvous.RETIRE_PATH): lambda: self._retire(opened, known),
             },
         )
 
@@ -187,8 +204,11 @@ class Daemon:
         self._withdraw()
         return api.Own({}, then=lambda: self.stop("asked to"))
 
-    def _retire(self, opened: vms.VMs) -> api.Own:
+    def _retire(self, opened: vms.VMs, known: images.Images) -> api.Own:
+        if not known.retire():
+            return api.Own({"retired": False})
         if not opened.retire():
+            known.reopen()
             return api.Own({"retired": False})
         self._withdraw()
         return api.Own({"retired": True}, then=lambda: self.stop("a newer one takes over"))
@@ -231,7 +251,8 @@ class Daemon:
         _LOG.info("ending: %s", self._stop_reason)
 
     def _is_idle(self) -> bool:
-        return self._vms is not None and self._vms.idle_seconds() >= self._config.idle_seconds
+        longest = self._config.idle_seconds
+        return all(part is not None and part.idle_seconds() >= longest for part in (self._vms, self._images))
 
     def _leave(self) -> bool:
         """End for want of work, unless somebody is just coming."""

@@ -40,6 +40,11 @@ def conflict(message: str) -> Fault:
     return Fault(message, error_type="ConflictException", status=409)
 
 
+def quota(message: str) -> Fault:
+    """The account has as much of it as it may (402)."""
+    return Fault(message, error_type="ServiceQuotaExceededException", status=402)
+
+
 def internal(message: str = "Internal error") -> Fault:
     """The local cloud failed, or is about to end (500)."""
     return Fault(message, error_type="InternalServerException", status=500)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .. import deadline
 from ..wire import names
-from . import account, connectors, faults, images, options, paging, records, tokens, vms
+from . import account, connectors, faults, image_operations, images, options, paging, records, tokens, vms
 
 Wire = Mapping[str, object]
 
@@ -40,23 +40,28 @@ class Call:
 def run_microvm(cloud: Cloud, call: Call) -> Wire:
     """RunMicrovm: answers PENDING; the endpoint is there already, and holds requests until the VM runs."""
     params = call.params
-    image, version = cloud.images.to_run(str(params["imageIdentifier"]), _text(params, "imageVersion"))
+    with cloud.images.to_run(str(params["imageIdentifier"]), _text(params, "imageVersion")) as image:
+        record = cloud.vms.run(_spec(image, call), client_token=_text(params, "clientToken"))
+    return _describe(cloud, record)
+
+
+def _spec(image: images.Runnable, call: Call) -> records.Spec:
+    params = call.params
     payload = _text(params, "runHookPayload")
     if payload and not image.has_run_hook:
         raise faults.validation("The run hook must be enabled in the MicroVM image to pass the run hook payload")
-    spec = records.Spec(
-        image_arn=image.arn,
-        image_version=version,
+    return records.Spec(
+        image_arn=image.image_arn,
+        image_version=image.image_version,
         execution_role_arn=_text(params, "executionRoleArn"),
         idle_policy=_mapping(params, "idlePolicy"),
         max_seconds=_number(params, "maximumDurationInSeconds", MAX_LIFETIME_SECONDS),
         ingress=connectors.check_ingress(_texts(params, "ingressNetworkConnectors")),
-        egress=connectors.check_egress(_texts(params, "egressNetworkConnectors")),
+        egress=connectors.check_egress(_texts(params, "egressNetworkConnectors") or image.egress),
         kms_key=_text(params, "kmsKeyIdentifier"),
         payload=payload,
-        options=options.parse_options(call.local_options),
+        options=options.parse_options(call.local_options, memory_mib=image.memory_mib),
     )
-    return _describe(cloud, cloud.vms.run(spec, client_token=_text(params, "clientToken")))
 
 
 def get_microvm(cloud: Cloud, call: Call) -> Wire:
@@ -179,8 +184,8 @@ def _port_range(item: Wire) -> tokens.PortRange:
 # -- images and tags ---------------------------------------------------------------------------------------------------
 
 
-def _tags_of_image(cloud: Cloud, call: Call) -> Wire:
-    return cloud.tags.of(str(call.params["imageIdentifier"]))
+def _on_images(operation: image_operations.Operation) -> Operation:
+    return lambda cloud, call: operation(cloud.images, call.params)
 
 
 def _tagged_image(cloud: Cloud, call: Call) -> str:
@@ -219,16 +224,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "TerminateMicrovm": terminate_microvm,
     "CreateMicrovmAuthToken": create_auth_token,
     "CreateMicrovmShellAuthToken": create_shell_token,
-    "GetMicrovmImage": lambda cloud, call: cloud.images.get_image(call.params, tags=_tags_of_image(cloud, call)),
-    "ListMicrovmImages": lambda cloud, call: cloud.images.list_images(call.params),
-    "ListMicrovmImageVersions": lambda cloud, call: cloud.images.list_versions(
-        call.params, tags=_tags_of_image(cloud, call)
-    ),
-    "GetMicrovmImageVersion": lambda cloud, call: cloud.images.get_version(
-        call.params, tags=_tags_of_image(cloud, call)
-    ),
-    "ListManagedMicrovmImages": lambda cloud, call: cloud.images.list_managed(call.params),
-    "ListManagedMicrovmImageVersions": lambda cloud, call: cloud.images.list_managed_versions(call.params),
+    **{name: _on_images(operation) for name, operation in image_operations.OPERATIONS.items()},
     "TagResource": tag_resource,
     "UntagResource": untag_resource,
     "ListTags": list_tags,

@@ -27,14 +27,14 @@ class Options:
         return {"cpus": self.cpus, "memory": self.memory_mib}
 
 
-def parse_options(text: str | None) -> Options:
-    """The options in the header's value.
+def parse_options(text: str | None, *, memory_mib: int = DEFAULT_MEMORY_MIB) -> Options:
+    """The options in the header's value; ``memory_mib`` is the image's, for who does not ask for memory.
 
     Raises:
         faults.Fault: it is no JSON object of known members with sensible values.
     """
     if text is None:
-        return Options()
+        return Options(memory_mib=memory_mib)
     try:
         fields = json.loads(text)
     except ValueError:
@@ -46,7 +46,7 @@ def parse_options(text: str | None) -> Options:
         raise faults.validation(f"{names.LOCAL_OPTIONS_HEADER} has unknown members: {', '.join(unknown)}")
     if fields.get("egress_allow"):
         raise faults.validation("This local cloud gives no MicroVM access to the network: egress_allow must be empty.")
-    return Options(cpus=_cpus(fields), memory_mib=_memory(fields))
+    return Options(cpus=_cpus(fields), memory_mib=_memory(fields, memory_mib))
 
 
 def _cpus(fields: Mapping[str, object]) -> float | None:
@@ -58,10 +58,10 @@ def _cpus(fields: Mapping[str, object]) -> float | None:
     return float(value)
 
 
-def _memory(fields: Mapping[str, object]) -> int:
+def _memory(fields: Mapping[str, object], default: int) -> int:
     value = fields.get("memory")
     if value is None:
-        return DEFAULT_MEMORY_MIB
+        return default
     if isinstance(value, bool) or not isinstance(value, int) or not _MIN_MEMORY_MIB <= value <= _MAX_MEMORY_MIB:
         raise faults.validation(f"memory must be a whole number of MiB, {_MIN_MEMORY_MIB} to {_MAX_MEMORY_MIB}")
     return value

@@ -1,15 +1,14 @@
 """Operations: parameters in, result out."""
 
-import dataclasses
 import threading
 import time
 
 import pytest
 
-from tests.support import lifecycle
+from tests.support import image_stage, lifecycle
 from tests.support.machines import open_fake_cloud
 from vmnest.aws import shapes
-from vmnest.local import connectors, faults, images, operations
+from vmnest.local import connectors, faults, operations
 from vmnest.wire import names
 
 ARN = "arn:aws:lambda:us-east-1:000000000000:microvm-image:local"
@@ -22,8 +21,8 @@ def stage(tmp_path):
         yield one
 
 
-def call(stage, name, *, local_options=None, **params):
-    return operations.OPERATIONS[name](stage.cloud, operations.Call(params, local_options=local_options))
+def call(stage, operation, /, *, local_options=None, **params):
+    return operations.OPERATIONS[operation](stage.cloud, operations.Call(params, local_options=local_options))
 
 
 def run(stage, **options):
@@ -32,6 +31,12 @@ def run(stage, **options):
     if stage.driver.gate is None:
         assert lifecycle.wait_for_state(record, names.RUNNING) == names.RUNNING
     return found
+
+
+def build(stage, name, **settings):
+    made = call(stage, "CreateMicrovmImage", **{**image_stage.SETTINGS, "name": name, **settings})
+    stage.images.wait_settled(name)
+    return made["imageArn"]
 
 
 def refusal(stage, name, **params):
@@ -85,16 +90,31 @@ class TestRun:
     def test_a_payload_needs_the_run_hook(self, stage):
         found = run(stage, runHookPayload="x" * 4096)
         assert stage.vms.get(found["microvmId"]).spec.payload == "x" * 4096
-        stock = images.Images(created_at=5.0, memory_mib=2048)
-        stock._images = (images.Image("local", 5.0, has_run_hook=False),)
-        cloud = dataclasses.replace(stage.cloud, images=stock)
-        with pytest.raises(faults.Fault) as caught:
-            operations.run_microvm(cloud, operations.Call({"imageIdentifier": ARN, "runHookPayload": "x"}))
-        assert (caught.value.status, caught.value.message) == (
+        hookless = build(stage, "plain")
+        assert refusal(stage, "RunMicrovm", imageIdentifier=hookless, runHookPayload="x") == (
             400,
             "The run hook must be enabled in the MicroVM image to pass the run hook payload",
         )
-        assert operations.run_microvm(cloud, operations.Call({"imageIdentifier": ARN}))["state"] == "PENDING"
+        assert call(stage, "RunMicrovm", imageIdentifier=hookless)["state"] == "PENDING"
+
+    def test_memory_and_egress_are_the_images_unless_something_else_is_asked_for(self, stage):
+        arn = build(stage, "small", resources=[{"minimumMemoryInMiB": 512}])
+        for local_options, memory in [(None, 512), ('{"cpus": 1}', 512), ('{"memory": 300}', 300)]:
+            found = call(stage, "RunMicrovm", imageIdentifier=arn, local_options=local_options)
+            assert stage.vms.get(found["microvmId"]).spec.options.memory_mib == memory
+            assert found["egressNetworkConnectors"] == [connectors.managed("INTERNET_EGRESS")]
+
+    def test_an_image_whose_microvm_has_not_ended_cannot_be_deleted(self, stage):
+        arn = build(stage, "plain")
+        found = call(stage, "RunMicrovm", imageIdentifier=arn)
+        assert refusal(stage, "DeleteMicrovmImage", imageIdentifier=arn) == (
+            400,
+            "Cannot delete microvm image with running microvms.",
+        )
+        record = stage.vms.get(found["microvmId"])
+        call(stage, "TerminateMicrovm", microvmIdentifier=found["microvmId"])
+        assert lifecycle.wait_for_state(record, names.TERMINATED) == names.TERMINATED
+        assert call(stage, "DeleteMicrovmImage", imageIdentifier=arn)["state"] == "DELETING"
 
     def test_bad_local_options_are_refused(self, stage):
         with pytest.raises(faults.Fault, match="memory must be"):
