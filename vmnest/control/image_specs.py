@@ -59,6 +59,7 @@ class ImageSpec(NamedTuple):
         log_group: CloudWatch log group of the builds; the service's default by default.
         egress_connectors: ARNs; what the build reaches, and MicroVMs by default.
         tags: Of the image; only its creation sets them.
+        local_options: What AWS's wire has no member for (``egress_allow``); sent to the local cloud only.
     """
 
     name: str
@@ -74,6 +75,7 @@ class ImageSpec(NamedTuple):
     log_group: str | None = None
     egress_connectors: tuple[str, ...] = ()
     tags: Mapping[str, str] = _NOTHING
+    local_options: Mapping[str, object] | None = None
 
     def __repr__(self) -> str:
         return f"ImageSpec({self.name!r}, code_uri={self.code_uri!r})"  # the environment may hold secrets

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from .. import errors
 from ..aws.service import Service
 from ..deadline import Deadline
-from . import answers
+from . import answers, local_options
 from .image_specs import ALL_CAPABILITIES, ImageSpec
 
 __all__ = ["Build", "Draft", "Image", "ImageVersion", "Images", "ManagedVersion"]
@@ -59,6 +59,7 @@ class ImageVersion(NamedTuple):
     memory_mib: int | None = None
     state_reason: str | None = None
     created_at: datetime | None = None
+    updated_at: datetime | None = None
     base_image_arn: str | None = None
     base_image_version: str | None = None
     build_role_arn: str | None = None
@@ -100,6 +101,7 @@ class ImageVersion(NamedTuple):
             memory_mib=answers.find(resources[0], "minimumMemoryInMiB", int, operation=operation),
             state_reason=find("stateReason"),
             created_at=answers.find(answer, "createdAt", datetime, operation=operation),
+            updated_at=answers.find(answer, "updatedAt", datetime, operation=operation),
             base_image_arn=find("baseImageArn"),
             base_image_version=find("baseImageVersion"),
             build_role_arn=find("buildRoleArn"),
@@ -239,7 +241,7 @@ class Images:
     def create(self, spec: ImageSpec, *, deadline: Deadline) -> Draft:
         """Make an image and begin to build its first version. A name that is taken is a ValidationError."""
         params = {**spec.to_wire(), "name": spec.name, "tags": dict(spec.tags) or None}
-        return Draft.from_wire(self._call("CreateMicrovmImage", params, deadline), operation="CreateMicrovmImage")
+        return self._build("CreateMicrovmImage", params, spec, deadline)
 
     def update(self, image_arn: str, spec: ImageSpec, *, deadline: Deadline) -> Draft:
         """Begin to build a new version, of just what ``spec`` says: nothing is kept of the version before.
@@ -248,8 +250,7 @@ class Images:
             errors.ImageNotFoundError: the service knows no image of that ARN.
             errors.ConflictError: one is being built, or a version deleted.
         """
-        params = {**spec.to_wire(), "imageIdentifier": image_arn}
-        return Draft.from_wire(self._call("UpdateMicrovmImage", params, deadline), operation="UpdateMicrovmImage")
+        return self._build("UpdateMicrovmImage", {**spec.to_wire(), "imageIdentifier": image_arn}, spec, deadline)
 
     def set_active(self, image_arn: str, image_version: str, *, is_active: bool, deadline: Deadline) -> ImageVersion:
         """Say whether MicroVMs may start from a version."""
@@ -283,9 +284,19 @@ class Images:
             hint="Check the name and the region, or give the image's ARN.",
         )
 
-    def _call(self, operation: str, params: Mapping[str, object], deadline: Deadline) -> dict[str, object]:
+    def _build(self, operation: str, params: Mapping[str, object], spec: ImageSpec, deadline: Deadline) -> Draft:
+        headers = local_options.to_headers(spec.local_options)
+        return Draft.from_wire(self._call(operation, params, deadline, headers), operation=operation)
+
+    def _call(
+        self,
+        operation: str,
+        params: Mapping[str, object],
+        deadline: Deadline,
+        extra_headers: Sequence[tuple[str, str]] = (),
+    ) -> dict[str, object]:
         try:
-            return self._service.call(operation, params, deadline=deadline)
+            return self._service.call(operation, params, deadline=deadline, extra_headers=extra_headers)
         except errors.ResourceNotFoundError as error:
             raise _not_found(error) from error
 

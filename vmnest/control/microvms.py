@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import NamedTuple
@@ -11,12 +10,12 @@ from .. import errors
 from ..aws.service import Service
 from ..deadline import Deadline
 from ..wire import names
-from . import answers
+from . import answers, local_options
 
 DEFAULT_IDLE_SECONDS = 900
 LONGEST_LIFE_SECONDS = 28_800
 _AWS_IMAGES = "Check its ARN and region; to run, a version of it must be SUCCESSFUL and ACTIVE."
-_LOCAL_IMAGES = f"The one image of this machine is {names.LOCAL_IMAGE_NAME}, from which sandboxes start by default."
+_LOCAL_IMAGES = f"vmnest --local image ls lists them; the one that is always there is {names.LOCAL_IMAGE_NAME}."
 
 
 class IdlePolicy(NamedTuple):
@@ -169,7 +168,7 @@ class MicroVMs:
                 "RunMicrovm",
                 spec.to_wire(),
                 deadline=deadline,
-                extra_headers=_local_headers(spec.local_options),
+                extra_headers=local_options.to_headers(spec.local_options),
                 is_passing=lambda error: _is_without_version(error) and self._has_version(spec, deadline=deadline),
             )
         except errors.ResourceNotFoundError as error:
@@ -264,9 +263,3 @@ def _summary(item: answers.Answer) -> MicroVMSummary:
 def _with_scheme(endpoint: str) -> str:
     """AWS answers a bare host, the local cloud a URL."""
     return endpoint if "://" in endpoint else f"https://{endpoint}"
-
-
-def _local_headers(options: Mapping[str, object] | None) -> list[tuple[str, str]]:
-    if not options:
-        return []
-    return [(names.LOCAL_OPTIONS_HEADER, json.dumps(options, separators=(",", ":"), sort_keys=True))]

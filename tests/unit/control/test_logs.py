@@ -1,0 +1,67 @@
+import json
+from datetime import datetime, timezone
+
+import pytest
+
+from tests.support.control import IMAGE_ARN, Controls
+from tests.support.peers import Answer, json_answer
+from vmnest import errors
+from vmnest.aws import credentials, service
+from vmnest.control import logs
+from vmnest.control.images import ImageVersion
+
+AT = datetime(2026, 11, 30, 12, 0, 0, tzinfo=timezone.utc)
+VERSION = ImageVersion(IMAGE_ARN, "2.0", "SUCCESSFUL", "ACTIVE", created_at=AT, updated_at=AT.replace(minute=5))
+
+
+@pytest.fixture
+def ask(controls: Controls):
+    def ask(version: ImageVersion, *script: Answer):
+        made = controls(*script)
+        caller = service.Service(
+            "logs",
+            endpoint=made.peer.url,
+            region="us-east-1",
+            credentials=credentials.StaticSource(credentials.build("AKIDEXAMPLE", "secret")),
+            transport=made.service._transport,
+            clock=made.clock,
+        )
+        found = list(logs.build_log(caller, version, deadline=made.deadline()))
+        return found, [json.loads(request.body) for request in made.peer.requests]
+
+    return ask
+
+
+def page(*messages: str, token: str | None = None) -> Answer:
+    events = [{"timestamp": 1800000000000, "logStreamName": "s", "message": text} for text in messages]
+    return json_answer(200, {"events": events, **({"nextToken": token} if token else {})})
+
+
+def test_all_pages_of_the_time_of_the_build_are_read(ask):
+    found, (first, second) = ask(VERSION, page("a", token="t"), page("b"))
+    assert [line.message for line in found] == ["a", "b"]
+    assert (found[0].time, found[0].stream) == (1_800_000_000.0, "s")
+    assert first == {
+        "logGroupName": "/aws/lambda-microvms/demo",
+        "startTime": int((AT.timestamp() - 60) * 1000),
+        "endTime": int((AT.timestamp() + 360) * 1000),
+    }
+    assert second["nextToken"] == "t"
+
+
+def test_a_build_that_goes_on_has_no_end(ask):
+    _, (sent,) = ask(VERSION._replace(state="IN_PROGRESS", log_group="/mine"), page())
+    assert "endTime" not in sent
+    assert sent["logGroupName"] == "/mine"
+
+
+def test_without_a_group_there_are_no_lines(ask):
+    missing = json_answer(400, {"__type": "ResourceNotFoundException", "message": "no such group"})
+    found, _ = ask(VERSION, missing)
+    assert found == []
+
+
+def test_no_right_to_read_is_told(ask):
+    refused = json_answer(400, {"__type": "AccessDeniedException", "message": "User is not authorized"})
+    with pytest.raises(errors.AccessDeniedError):
+        ask(VERSION, refused)

@@ -1,0 +1,66 @@
+"""What was logged about an image's build, from CloudWatch Logs.
+
+A version's builds, and later the MicroVMs that are started from it, write to one group; the streams tell them apart by
+names whose form is not documented. So a build's log is taken to be what was written between the version's beginning and
+its end. The output of the Dockerfile's steps comes all at once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .. import errors
+from ..aws.service import Service
+from ..deadline import Deadline
+from .images import ImageVersion
+
+GROUP_PREFIX = "/aws/lambda-microvms/"  # of the groups that the service makes: one an image
+# Clocks differ a little, and the last lines come when the build is over.
+MARGIN_SECONDS = 60.0
+_FINAL_STATES = ("SUCCESSFUL", "FAILED", "DELETING", "DELETE_FAILED")
+
+
+class LogLine(NamedTuple):
+    """One event. ``time`` is in seconds since the epoch."""
+
+    time: float
+    stream: str
+    message: str
+
+
+def group_of(version: ImageVersion) -> str:
+    """The log group that a version's builds write to."""
+    return version.log_group or f"{GROUP_PREFIX}{version.image_arn.rpartition(':')[2]}"
+
+
+def build_log(service: Service, version: ImageVersion, *, deadline: Deadline) -> Iterator[LogLine]:
+    """What was logged while a version was built, in the order of time; none if there is no such group.
+
+    Args:
+        service: CloudWatch Logs.
+        version: As the service describes it.
+        deadline: When to stop.
+
+    Raises:
+        errors.AccessDeniedError: the credentials may not read logs.
+    """
+    params: dict[str, object] = {"logGroupName": group_of(version)}
+    if version.created_at is not None:
+        params["startTime"] = int((version.created_at.timestamp() - MARGIN_SECONDS) * 1000)
+    if version.updated_at is not None and version.state in _FINAL_STATES:
+        params["endTime"] = int((version.updated_at.timestamp() + MARGIN_SECONDS) * 1000)
+    try:
+        for event in service.pages("FilterLogEvents", params, deadline=deadline, items="events"):
+            yield _line(event)
+    except errors.ResourceNotFoundError:
+        return
+
+
+def _line(event: dict[str, object]) -> LogLine:
+    time, stream, message = event.get("timestamp"), event.get("logStreamName"), event.get("message")
+    return LogLine(
+        time / 1000 if isinstance(time, (int, float)) else 0.0,
+        stream if isinstance(stream, str) else "",
+        message if isinstance(message, str) else "",
+    )
