@@ -1,46 +1,58 @@
-"""Where a stack was made, and whether we are there. Keys of another account would make a stack look like gone."""
+"""Where a ``sandbox.yaml`` is looked for. Reads none: whoever only asks whether there is one need not load YAML."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+from collections.abc import Mapping, Sequence
 
-from .. import errors
-from .account import Account
-from .state import Resource, StackState
+from .. import errors, settings
+
+__all__ = ["SETUP_FILES", "find", "find_default"]
+
+SETUP_FILES = ("sandbox.yaml", "setup.yaml")
+_SUFFIXES = (".yaml", ".yml")
 
 
-def check(state: StackState, account: Account) -> None:
-    """See that what is recorded is of this region and account.
+def find_default(environ: Mapping[str, str], *, cwd: str = os.curdir) -> str | None:
+    """The file (or the directory) that is read if none is named; None if there is none."""
+    given = settings.text("setup", environ=environ)
+    if given:
+        return given
+    return next((name for name in SETUP_FILES if os.path.isfile(os.path.join(cwd, name))), None)
+
+
+def find(files: Sequence[str] | None, *, environ: Mapping[str, str], cwd: str = os.curdir) -> list[str]:
+    """The files to read, each once, as the user names them: those that are given, else the default.
 
     Raises:
-        errors.InfrastructureError: it is of another one.
+        errors.ConfigurationError: there is none.
     """
-    if not state.resources:
-        return
-    if state.region is not None and state.region != account.region:
-        raise errors.InfrastructureError(
-            f"the stack {state.label} was made in {state.region}, and {account.region} is asked for",
-            hint=f"Use --region {state.region} (or region: in its file), or destroy it there first.",
-        )
-    others = sorted({owner for owner in map(_owner, state.resources.values()) if owner and owner != account.id})
-    if others:
-        raise errors.InfrastructureError(
-            f"the stack {state.label} was made in account {others[0]}, and these credentials are of {account.id}",
-            hint="Use credentials of that account (AWS_PROFILE), or give the stack another name.",
-        )
+    if not files:
+        default = find_default(environ, cwd=cwd)
+        if default is None:
+            raise errors.ConfigurationError(
+                f"there is no {SETUP_FILES[0]} in {os.path.abspath(cwd)}",
+                hint="Make one (vmnest infra init), name one with -f, or set AGENT_SANDBOX_SETUP.",
+            )
+        files = [default]
+    found: dict[str, str] = {}
+    for given in files:
+        for path in _expand(given, cwd=cwd):
+            # One that is named twice, by itself and by its directory, is meant once.
+            found.setdefault(os.path.realpath(os.path.join(cwd, path)), path)
+    return list(found.values())
 
 
-def fill(state: StackState, account: Account) -> StackState:
-    """The record with its region, which 0.1.2 did not keep."""
-    return replace(state, region=account.region)
-
-
-def _owner(resource: Resource) -> str | None:
-    """The account in the ARN of a resource of ours, if it has one."""
-    if not resource.managed:
-        return None
-    for text in (resource.id, str(resource.attrs.get("arn", ""))):
-        parts = text.split(":")
-        if parts[0] == "arn" and len(parts) > 5 and parts[4].isdecimal():
-            return parts[4]
-    return None
+def _expand(given: str, *, cwd: str) -> list[str]:
+    place = os.path.join(cwd, given)
+    if not os.path.isdir(place):
+        return [given]
+    try:
+        # Those with a dot in front are of editors and other programs.
+        names = sorted(name for name in os.listdir(place) if name.endswith(_SUFFIXES) and not name.startswith("."))
+    except OSError as error:
+        raise errors.ConfigurationError(f"cannot read the directory {given}: {error.strerror}") from error
+    paths = [os.path.join(given, name) for name in names if os.path.isfile(os.path.join(place, name))]
+    if not paths:
+        raise errors.ConfigurationError(f"there is no .yaml or .yml file in the directory {given}")
+    return paths

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .. import errors, guest_image, settings
 from ..control.image_specs import Hooks
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
-from . import apply, places, reading, refreshing, removal
+from . import apply, reading, refreshing, removal, whereabouts
 from . import plan as plans
 from .account import Account
 from .facts import Artifact
@@ -86,7 +86,7 @@ def refresh(
     account = Account(target, deadline=deadline, clock=clock)
     with store.hold(_recorded(stack, target, store).key):
         state = _recorded(stack, target, store)
-        places.check(state, account)
+        whereabouts.check(state, account)
         after, steps = refreshing.run(state, account=account)
         if after != state:
             _save(after, store)
@@ -120,7 +120,7 @@ def destroy(
     account = Account(target, deadline=deadline, clock=clock)
     with store.hold(_recorded(stack, target, store).key):
         state = _recorded(stack, target, store)
-        places.check(state, account)
+        whereabouts.check(state, account)
         if not state.resources:
             _save(state, store)
         return removal.run(
@@ -140,12 +140,12 @@ def _plan(
     if target.is_local and stack.egress is not None:
         raise errors.UsageError(
             f"{stack.source} asks for network.egress, and there are no VPCs on this machine",
-            hint="Leave it out for a local stack: what a sandbox here may reach is said when it is made (--egress-allow).",
+            hint="Leave it out for a local stack: what a sandbox may reach is said when it is made (--egress-allow).",
         )
     state = _recorded(stack, target, store)
-    places.check(state, account)
+    whereabouts.check(state, account)
     artifact = Artifact(packed.package.digest, size=packed.package.size, hooks=packed.hooks)
-    inputs = reading.read(stack, state=places.fill(state, account), artifact=artifact, account=account, rebuild=rebuild)
+    inputs = reading.read(stack, state=whereabouts.fill(state, account), artifact=artifact, account=account, rebuild=rebuild)
     return plans.make(inputs, notes=packed.notes)
 
 
