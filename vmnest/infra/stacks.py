@@ -145,7 +145,9 @@ def _plan(
     state = _recorded(stack, target, store)
     whereabouts.check(state, account)
     artifact = Artifact(packed.package.digest, size=packed.package.size, hooks=packed.hooks)
-    inputs = reading.read(stack, state=whereabouts.fill(state, account), artifact=artifact, account=account, rebuild=rebuild)
+    inputs = reading.read(
+        stack, state=whereabouts.fill(state, account), artifact=artifact, account=account, rebuild=rebuild
+    )
     return plans.make(inputs, notes=packed.notes)
 
 
