@@ -25,6 +25,7 @@ from . import (
     adoption,
     api,
     builder,
+    front,
     httpd,
     image_builds,
     image_store,
@@ -33,6 +34,7 @@ from . import (
     operations,
     proxy,
     records,
+    s3_service,
     timers,
     tokens,
     vms,
@@ -70,6 +72,7 @@ class Daemon:
         self._publishing = threading.Lock()  # guards the address and its file
         self._address: rendezvous.Daemon | None = None  # while it is to be published
         self._vms: vms.VMs | None = None
+        self._front: front.Front | None = None
         self._images: images.Images | None = None
 
     # -- the start -----------------------------------------------------------------------------------------------------
@@ -110,8 +113,10 @@ class Daemon:
         self._vms = self._open_vms(
             driver, common, notes=notes, timing=timing, serving=serving, data_plane=proxy.Proxy(seal)
         )
-        self._images = self._open_images(driver, common, self._vms, account.open_account(folder))
+        kept = account.open_account(folder)
+        self._images = self._open_images(driver, common, self._vms, kept)
         control = self._control_plane(self._vms, self._images, keys, seal)
+        self._front = doors = front.Front(control.answer, s3=s3_service.S3(kept.objects, folder=folder, keys=keys))
         listener = _bind_control(folder)
         self._resources.callback(listener.close)
         self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -124,7 +129,7 @@ class Daemon:
         self._resources.callback(self._vms.close)
         self._resources.callback(self._images.close)
         self._images.open()
-        serving.listen(listener, lambda sock: httpd.serve(sock, httpd.with_body(control.answer)), name="control")
+        serving.listen(listener, lambda sock: httpd.serve(sock, doors.respond), name="control")
         return address
 
     def _open_vms(
@@ -252,7 +257,8 @@ class Daemon:
 
     def _is_idle(self) -> bool:
         longest = self._config.idle_seconds
-        return all(part is not None and part.idle_seconds() >= longest for part in (self._vms, self._images))
+        parts = (self._vms, self._images, self._front)
+        return all(part is not None and part.idle_seconds() >= longest for part in parts)
 
     def _leave(self) -> bool:
         """End for want of work, unless somebody is just coming."""
