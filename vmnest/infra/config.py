@@ -145,10 +145,9 @@ def _load(place: str, *, shown: str) -> bytes:
     try:
         # O_NONBLOCK: a FIFO in this place is to be refused, not waited for.
         fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+    except OSError as error:
         hint = "vmnest infra init writes one." if isinstance(error, FileNotFoundError) else None
-        raise errors.ConfigurationError(f"cannot read {shown}: {reason}", hint=hint) from error
+        raise errors.ConfigurationError(f"cannot read {shown}: {error.strerror}", hint=hint) from error
     with open(fd, "rb") as file:
         if not stats.S_ISREG(os.fstat(fd).st_mode):
             raise errors.ConfigurationError(f"cannot read {shown}: it is not a regular file")

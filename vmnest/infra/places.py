@@ -45,6 +45,8 @@ def find(files: Sequence[str] | None, *, environ: Mapping[str, str], cwd: str = 
 
 def _expand(given: str, *, cwd: str) -> list[str]:
     place = os.path.join(cwd, given)
+    if "\0" in given:
+        raise errors.ConfigurationError(f"no name of a file: {given!r}")
     if not os.path.isdir(place):
         return [given]
     try:
