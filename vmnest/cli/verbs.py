@@ -59,6 +59,13 @@ VERBS = (
     Verb("fs mv", "fs", "Move or rename files and directories in a sandbox"),
     Verb("fs rm", "fs", "Remove files and directories in a sandbox"),
     Verb("fs chmod", "fs", "Change the permissions of files in a sandbox"),
+    Verb("image build", "images", "Build an image of a directory with a Dockerfile"),
+    Verb("image ls", "images", "List images"),
+    Verb("image inspect", "images", "Show all that is known of an image, as JSON"),
+    Verb("image versions", "images", "List the versions of an image, failed ones included"),
+    Verb("image logs", "images", "Print what was logged while an image was built"),
+    Verb("image rm", "images", "Delete images, or a version of one"),
+    Verb("image prune", "images", "Delete images that nothing is started from any more"),
     Verb("infra init", "infra", "Write a commented sandbox.yaml to begin with"),
     Verb("infra preview", "infra", "Show what infra up would do, and why"),
     Verb("infra up", "infra", "Make the infrastructure, or bring it up to date, and print its outputs"),
@@ -74,6 +81,7 @@ VERBS = (
 
 GROUPS = {
     "fs": "The files of a sandbox, looked at and changed where they are",
+    "image": "Images, which sandboxes start from",
     "infra": "Infrastructure: the image, the role and the bucket that sandboxes need, from sandbox.yaml",
     "local": "The local cloud: sandboxes on this machine",
 }
@@ -96,6 +104,10 @@ OTHER_WORDS = {
     "fs list": "fs ls",
     "fs read": "fs cat",
     "fs copy": "fs cp",
+    **dict.fromkeys(("image list", "images"), "image ls"),
+    **dict.fromkeys(("image remove", "image delete"), "image rm"),
+    **dict.fromkeys(("image show", "image describe"), "image inspect"),
+    **dict.fromkeys(("image create", "image update", "build"), "image build"),
     **dict.fromkeys(("infra plan", "infra diff"), "infra preview"),
     **dict.fromkeys(("infra apply", "infra deploy", "infra create"), "infra up"),
     **dict.fromkeys(("infra down", "infra delete", "infra rm"), "infra destroy"),

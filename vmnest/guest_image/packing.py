@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import IO, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from .. import errors
 from . import compression, scanning, zipfiles
@@ -49,7 +49,7 @@ class Package:
 
     def __init__(
         self,
-        file: IO[bytes],
+        file: BinaryIO,
         *,
         size: int,
         digest: str,
@@ -101,7 +101,7 @@ def pack(path: str, *, threads: int | None = None, on_progress: Callable[[int, i
     tree = scanning.scan(path)
     count = threads or min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2, MAX_THREADS)
     try:
-        file = tempfile.TemporaryFile(prefix="vmnest-")  # noqa: SIM115 - the package closes it
+        file = cast("BinaryIO", tempfile.TemporaryFile(prefix="vmnest-"))  # noqa: SIM115 - the package closes it
     except OSError as error:
         raise _unwritable(error) from error
     try:
@@ -137,7 +137,7 @@ class _Packed(NamedTuple):
 class _Run:
     """One package on its way."""
 
-    def __init__(self, tree: scanning.Tree, file: IO[bytes], *, report: Callable[[int, int], None] | None) -> None:
+    def __init__(self, tree: scanning.Tree, file: BinaryIO, *, report: Callable[[int, int], None] | None) -> None:
         self._tree = tree
         self._file = file
         self._writer = zipfiles.Writer(file)
@@ -289,7 +289,7 @@ def _read(entry: scanning.Entry) -> Iterator[_Piece]:
         ) from error
 
 
-def _cut(entry: scanning.Entry, file: IO[bytes]) -> Iterator[_Piece]:
+def _cut(entry: scanning.Entry, file: BinaryIO) -> Iterator[_Piece]:
     current, dictionary, is_first = _fill(file), b"", True
     while True:
         following = _fill(file) if len(current) == compression.PIECE_BYTES else b""
@@ -299,7 +299,7 @@ def _cut(entry: scanning.Entry, file: IO[bytes]) -> Iterator[_Piece]:
         dictionary, current, is_first = current[-compression.DICTIONARY_BYTES :], following, False
 
 
-def _fill(file: IO[bytes]) -> bytes:
+def _fill(file: BinaryIO) -> bytes:
     """The next piece, whole unless it is the last."""
     data = file.read(compression.PIECE_BYTES)
     while data and len(data) < compression.PIECE_BYTES and (more := file.read(compression.PIECE_BYTES - len(data))):

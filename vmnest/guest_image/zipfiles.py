@@ -8,7 +8,7 @@ is the Unix mode, as Info-ZIP writes it.
 from __future__ import annotations
 
 import struct
-from typing import IO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 STORED = 0
 DEFLATED = 8
@@ -49,7 +49,7 @@ class Record(NamedTuple):
 class Writer:
     """Writes entries one after the other to a seekable binary file, from where it stands."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._records: list[Record] = []
         self._at = 0

@@ -1,0 +1,68 @@
+"""From a package to a version of an image: upload the zip, then make the image, or a new version of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import errors
+from ..aws.s3 import S3
+from ..control import building
+from ..control.image_specs import ImageSpec
+from ..control.images import Draft, Images
+from ..deadline import SYSTEM_CLOCK, Clock, Deadline
+from .packing import Package
+
+KEY_PREFIX = "vmnest/"
+_MOST_TRIES = 3
+
+
+def key_of(image_name: str, digest: str) -> str:
+    """Where a package lies in its bucket. Its content is in the name: what is there needs no upload."""
+    return f"{KEY_PREFIX}{image_name}/{digest}.zip"
+
+
+def upload(
+    package: Package,
+    s3: S3,
+    *,
+    bucket: str,
+    image_name: str,
+    deadline: Deadline,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> str:
+    """Put the package into the bucket, if it is not there; its URI.
+
+    Raises:
+        errors.ResourceNotFoundError: there is no such bucket.
+        errors.AccessDeniedError: the bucket is somebody else's, or the credentials may not write to it.
+    """
+    key = key_of(image_name, package.digest)
+    if s3.exists(bucket, key, deadline=deadline) is None:
+        s3.upload(bucket, key, package.file, size=package.size, deadline=deadline, on_progress=on_progress)
+    return f"s3://{bucket}/{key}"
+
+
+def publish(spec: ImageSpec, images: Images, *, deadline: Deadline, clock: Clock = SYSTEM_CLOCK) -> Draft:
+    """Have a version built: the first of a new image, or the next one of the image that has the name.
+
+    Raises:
+        errors.ServiceError: the service refuses; of an unknown outcome it says so.
+    """
+    image_arn = _find(spec.name, images, deadline)
+    if image_arn is None:
+        return images.create(spec, deadline=deadline)
+    for is_last in (*(False,) * (_MOST_TRIES - 1), True):
+        building.wait_settled(images, image_arn, deadline=deadline, clock=clock)
+        try:
+            return images.update(image_arn, spec, deadline=deadline)
+        except errors.ConflictError:
+            if is_last:
+                raise  # somebody else is always faster
+    raise AssertionError("the last try returns or raises")
+
+
+def _find(name: str, images: Images, deadline: Deadline) -> str | None:
+    for found in images.list(name_filter=name, deadline=deadline):
+        if found.name == name and found.state not in {"DELETING", "DELETED"}:
+            return found.image_arn
+    return None
