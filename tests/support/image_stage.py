@@ -56,6 +56,13 @@ class ScriptedBuilder:
         self._now = 0
         self._is_closed = False
 
+    def wait_for(self, is_so: Callable[[], object]) -> None:
+        """Wait until something that the builder's threads bring about is so."""
+        end = time.monotonic() + 20
+        while not is_so():
+            assert time.monotonic() < end
+            time.sleep(0.002)
+
     def build(self, artifact: BinaryIO, *, spec: builder.BuildSpec, log: builder.Log) -> built.Built:
         with self._lock:
             self._now += 1
