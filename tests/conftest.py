@@ -11,8 +11,8 @@ pytest_plugins = [
     "tests.support.cloud",
     "tests.support.forward",  # after the authority
     "tests.support.generated",
-    "tests.support.infra",  # after the clock
-    "tests.support.infra",
+    "tests.support.sandbox_yaml",  # after the clock
+    "tests.support.sandbox_yaml",
     "tests.support.live",
     "tests.support.peers",
     "tests.support.cutting",

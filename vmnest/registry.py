@@ -45,6 +45,7 @@ _MEMBERS: dict[str, tuple[type, ...]] = {
     "agent_port": (int,),
     "log_group": (str,),
     "labels": (dict,),
+    "sources": (dict,),
     "launch": (dict,),
 }
 
@@ -78,6 +79,7 @@ class Record:
         agent_port: Port of the agent in the guest.
         log_group: The CloudWatch log group that was asked for.
         labels: The user's own labels.
+        sources: Of what nobody named (``image_arn``, ``execution_role_arn``), where it is from.
         launch: The parameters of the RunMicrovm call, until its answer is recorded.
         unknown: Members that this version does not know.
     """
@@ -101,6 +103,7 @@ class Record:
         agent_port: int | None = None,
         log_group: str | None = None,
         labels: Mapping[str, str] | None = None,
+        sources: Mapping[str, str] | None = None,
         launch: Mapping[str, object] | None = None,
         unknown: Mapping[str, object] | None = None,
     ) -> None:
@@ -118,6 +121,7 @@ class Record:
         self.agent_port = agent_port
         self.log_group = log_group
         self.labels: dict[str, str] = dict(labels or {})
+        self.sources: dict[str, str] = dict(sources or {})
         self.launch: dict[str, object] | None = None if launch is None else dict(launch)
         self.unknown: dict[str, object] = dict(unknown or {})
 
@@ -182,7 +186,7 @@ class Record:
 def _checked(name: str, member: str, value: object) -> object:
     types = _MEMBERS[member]
     good = isinstance(value, types) and (isinstance(value, bool) == (types == (bool,)))
-    if member == "labels" and isinstance(value, dict):
+    if member in ("labels", "sources") and isinstance(value, dict):
         good = all(isinstance(text, str) for text in value.values())
     if not good:
         raise ValueError(f"the record of {name!r} has a wrong {member}")

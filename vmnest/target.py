@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .control import Control
     from .deadline import Deadline
 
-__all__ = ["Target", "resolve"]
+__all__ = ["Target", "configured", "resolve"]
 
 SERVICE = "lambda-microvms"
 
@@ -156,17 +156,14 @@ class Target:
             if not isinstance(given, str):
                 raise errors.UsageError(f"an image is named by its ARN or name: {given!r}")
             return self._checked_image(given)
-        configured = settings.text("image_arn", environ=self.environ)
-        if self.is_local:
-            # What is configured for AWS has no meaning here.
-            image = configured if configured and _is_local_arn(configured) else names.LOCAL_IMAGE_NAME
-            return self._checked_image(image)
-        if not configured:
+        image = configured("image_arn", is_local=self.is_local, environ=self.environ)
+        if image is None and not self.is_local:
             raise errors.UsageError(
                 "no image to start from",
-                hint="Name one with --image or AGENT_SANDBOX_IMAGE_ARN, or work on this machine with --local.",
+                hint="Make one (vmnest infra init, then vmnest infra up), name one with --image or "
+                "AGENT_SANDBOX_IMAGE_ARN, or work on this machine with --local.",
             )
-        return self._checked_image(configured)
+        return self._checked_image(image or names.LOCAL_IMAGE_NAME)
 
     def _checked_image(self, image: str) -> str:
         if not image.startswith("arn:"):
@@ -180,10 +177,9 @@ class Target:
 
     def role(self, given: str | None = None) -> str | None:
         """The role that code in the MicroVM gets: as given, else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``, else none."""
-        configured = settings.text("execution_role_arn", flag=given, environ=self.environ)
-        if self.is_local and not given and configured and not _is_local_arn(configured):
-            return None
-        return configured
+        if given is not None:
+            return given
+        return configured("execution_role_arn", is_local=self.is_local, environ=self.environ)
 
 
 _OTHER_TARGET = "Use --local for images of this machine, and no --local for images of AWS."
@@ -191,6 +187,12 @@ _OTHER_TARGET = "Use --local for images of this machine, and no --local for imag
 
 def _is_local_arn(arn: str) -> bool:
     return arn.split(":")[4:5] == [names.LOCAL_ACCOUNT]
+
+
+def configured(name: str, *, is_local: bool, environ: Mapping[str, str]) -> str | None:
+    """The ARN that a setting has in the environment, or None. On this machine what is set for AWS has no meaning."""
+    value = settings.text(name, environ=environ)
+    return None if is_local and value and not _is_local_arn(value) else value
 
 
 def resolve(

@@ -8,6 +8,8 @@ from . import output, render, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from . import verbs
 
 __all__ = ["CreationOptions", "add_options", "build_parser", "demand", "remark_what_is_local", "run"]
@@ -111,7 +113,9 @@ def _add_what_it_reaches(parser: words.Parser) -> None:
         repeat=True,
         help="ingress connector, such as HTTP_INGRESS or SHELL_INGRESS (repeatable; default: HTTP_INGRESS)",
     )
-    parser.switch("-e", "--egress", help="attach the egress connector that AGENT_SANDBOX_EGRESS_CONNECTOR names")
+    parser.switch(
+        "-e", "--egress", help="attach the egress connector of AGENT_SANDBOX_EGRESS_CONNECTOR, else of infra up"
+    )
     parser.option("--egress-connector", metavar="NAME|ARN", help="egress connector to attach")
 
 
@@ -170,8 +174,21 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
             region=options.region,
         )
     output.result(data, options=options, text=f"{render.to_printable(data['name'])}\n")
+    remark_sources(data, options)
     remark_what_is_local(options)
     return 0
+
+
+def remark_sources(data: Mapping[str, object], options: words.Options) -> None:
+    """Say where that is from which nobody named."""
+    sources = data.get("sources")
+    if isinstance(sources, dict):
+        for source in dict.fromkeys(sources.values()):
+            parts = [part for name, part in _PARTS.items() if sources.get(name) == source]
+            output.remark(f"{' and '.join(parts)}: {source}", options=options)
+
+
+_PARTS = {"image_arn": "image", "execution_role_arn": "role"}
 
 
 def remark_what_is_local(options: CreationOptions) -> None:

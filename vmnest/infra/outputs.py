@@ -34,7 +34,12 @@ class Found(NamedTuple):
 
 
 def resolve(
-    name: str, *, is_local: bool, environ: Mapping[str, str] | None = None, cwd: str = os.curdir
+    name: str,
+    *,
+    is_local: bool,
+    environ: Mapping[str, str] | None = None,
+    cwd: str = os.curdir,
+    of_image: str | None = None,
 ) -> Found | None:
     """The output of that name, or None if no infrastructure offers it.
 
@@ -43,19 +48,27 @@ def resolve(
         is_local: Of a stack on this machine.
         environ: The environment; the process's own by default.
         cwd: Where ``sandbox.yaml`` is looked for.
+        of_image: If there is exactly one stack with this image, it is the one that counts.
 
     Raises:
         errors.StateFileError: the record of stacks cannot be used.
         errors.ConfigurationError: ``sandbox.yaml`` cannot be used, or names several stacks that have such an output.
     """
-    found = find_stack(is_local=is_local, environ=environ, cwd=cwd, having=name)
+    found = find_stack(is_local=is_local, environ=environ, cwd=cwd, having=name, of_image=of_image)
     return None if found is None else Found(str(_offers(found)[name]), f"output of {found.label}")
 
 
 def find_stack(
-    *, is_local: bool, environ: Mapping[str, str] | None = None, cwd: str = os.curdir, having: str | None = None
+    *,
+    is_local: bool,
+    environ: Mapping[str, str] | None = None,
+    cwd: str = os.curdir,
+    having: str | None = None,
+    of_image: str | None = None,
 ) -> state.StackState | None:
     """The recorded stack whose outputs count here, or None; with ``having`` only one that has such an output.
+
+    See ``resolve`` for ``of_image``.
 
     Raises:
         errors.ConfigurationError: several do.
@@ -65,6 +78,9 @@ def find_stack(
     candidates = [each for each in state.open_default(environ).all() if each.target == kind and each.outputs]
     if not candidates:
         return None
+    of_that = [each for each in candidates if of_image is not None and each.outputs.get(IMAGE) == of_image]
+    if len(of_that) == 1:
+        return of_that[0] if _has(of_that[0], having) else None
     default = places.find_default(environ, cwd=cwd)
     if default is None:
         # Two could both be meant: then none is.

@@ -29,7 +29,7 @@ class Demand:
         run_payload: Text for the image's run hook, up to 4,096 bytes.
         log_group: CloudWatch log group that it writes to.
         ingress: Ingress connectors, names or ARNs; HTTP_INGRESS by default.
-        egress: Attach the egress connector that AGENT_SANDBOX_EGRESS_CONNECTOR names.
+        egress: Attach the egress connector that AGENT_SANDBOX_EGRESS_CONNECTOR names, or that infrastructure offers.
         egress_connector: Egress connector to attach, a name or an ARN.
         labels: Labels of your own.
         wait_timeout: Seconds to wait for it.
@@ -100,7 +100,7 @@ def start(
         run_payload=demand.run_payload,
         log_group=demand.log_group,
         ingress_network_connectors=demand.ingress,
-        egress_network_connectors=_egress_connectors(demand),
+        egress_network_connectors=_egress_connectors(demand, local=local),
         labels=demand.labels,
         replace=replace,
         wait_timeout=demand.wait_timeout,
@@ -120,14 +120,17 @@ def _idle_policy(demand: Demand) -> IdlePolicy:
     return policy
 
 
-def _egress_connectors(demand: Demand) -> list[str] | None:
-    """The connector that is named, else the configured one if that is asked for, else the image's own egress."""
+def _egress_connectors(demand: Demand, *, local: bool | None) -> list[str] | None:
+    """The connector that is named, else the configured or offered one if that is asked for, else the image's own."""
     connector = demand.egress_connector
     if connector is None and demand.egress:
-        connector = settings.text("egress_connector")
+        from ..sandbox import wiring
+
+        connector = wiring.egress_connector(local=local, environ=settings.environment())
         if connector is None:
             raise errors.UsageError(
                 "no egress connector is configured",
-                hint="Set AGENT_SANDBOX_EGRESS_CONNECTOR to its ARN, or name it with --egress-connector.",
+                hint="Set AGENT_SANDBOX_EGRESS_CONNECTOR to its ARN, name it with --egress-connector, or make one: "
+                "network.egress in sandbox.yaml, and vmnest infra up.",
             )
     return None if connector is None else [connector]

@@ -44,7 +44,7 @@ def create_sandbox(
         undo.enter_context(sandbox)  # who is interrupted now has not heard of it yet: it is not to stay behind
         data = views.Look(region=region, deadline=Deadline(ASK_SECONDS)).at(sandbox.record)
         undo.pop_all()
-    return data
+    return {**data, "sources": dict(sandbox.record.sources)} if sandbox.record.sources else data
 
 
 def list_sandboxes(

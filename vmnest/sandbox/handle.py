@@ -18,7 +18,7 @@ from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy
 from ..deadline import NEVER, Deadline
 from ..forward.ports import LOOPBACK, POLL_SECONDS
 from ..wire import names
-from . import launch, life, spawning, wishes
+from . import launch, life, spawning, wiring, wishes
 from .files import Files
 from .link import CALL_SECONDS, Link, place_of
 from .phases import Phases
@@ -97,10 +97,12 @@ class Sandbox:
 
         Args:
             name: A name that is not in use; made up if None.
-            image_arn: ARN or name of the image; else ``AGENT_SANDBOX_IMAGE_ARN``, and locally the built-in image.
+            image_arn: ARN or name of the image; else ``AGENT_SANDBOX_IMAGE_ARN``, else the one that infrastructure
+                offers (``vmnest infra up``), and locally the built-in image.
             image_version: A version of it; the newest active one if None.
             cpus, memory: CPUs, and MiB. On AWS compared with the image, whose sizes they are; locally what it gets.
-            execution_role_arn: The role that code inside gets; else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``.
+            execution_role_arn: The role that code inside gets; else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``, else the
+                one that infrastructure offers.
             region: AWS region; else that of the image's ARN, else AWS's own settings.
             idle_policy: When it is suspended and for how long; after 15 minutes, for the rest of its life, if None.
             maximum_duration: Seconds after which it ends in any case, suspended or not; 1 to 28,800 (8 hours).
@@ -116,17 +118,17 @@ class Sandbox:
             local: True: on this machine. False: on AWS. None: what ``AGENT_SANDBOX_TARGET`` says, else AWS.
         """
         environ = settings.environment()
-        place = targets.resolve(local=local, region=region, arn=image_arn, environ=environ)
+        wired = wiring.resolve(image=image_arn, role=execution_role_arn, local=local, region=region, environ=environ)
         wish = wishes.Wish(
             name=f"sandbox-{os.urandom(4).hex()}" if name is None else registry.check_name(name),
-            image=place.image(image_arn), image_version=image_version, cpus=cpus, memory_mib=memory,
-            execution_role_arn=place.role(execution_role_arn), run_payload=run_payload, log_group=log_group,
+            image=wired.image, image_version=image_version, cpus=cpus, memory_mib=memory,
+            execution_role_arn=wired.role, sources=wired.sources, run_payload=run_payload, log_group=log_group,
             idle_policy=idle_policy, maximum_duration_seconds=maximum_duration, labels=labels or {},
             ingress=ingress_network_connectors or (), egress=egress_network_connectors or (),
             agent_port=settings.number("agent_port", flag=agent_port, environ=environ),
         )  # fmt: skip
         deadline = Deadline(CREATE_SECONDS if wait_timeout is None else wait_timeout)
-        return cls._launch(wish, place=place, deadline=deadline, verify_tls=verify_tls, replace=replace)
+        return cls._launch(wish, place=wired.place, deadline=deadline, verify_tls=verify_tls, replace=replace)
 
     @classmethod
     def _launch(

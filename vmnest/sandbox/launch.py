@@ -69,6 +69,7 @@ def plan(wish: Wish, *, place: Target, control: Control, deadline: Deadline) -> 
         agent_port=wish.agent_port,
         log_group=wish.log_group,
         labels=wish.labels,
+        sources=wish.sources,
         launch=_to_file(spec),
     )
     return record, spec

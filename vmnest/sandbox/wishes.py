@@ -41,6 +41,7 @@ class Wish:
     agent_port: int
     labels: Mapping[str, str]
     log_group: str | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)  # what infrastructure offered, see ``wiring``
 
 
 def check(wish: Wish, *, place: Target) -> None:

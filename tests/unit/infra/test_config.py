@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.infra import read, write
+from tests.support.sandbox_yaml import read, write
 from vmnest import errors
 from vmnest.infra import config, template
 

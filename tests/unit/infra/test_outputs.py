@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.infra import write
 from tests.support.paths import ROOT
+from tests.support.sandbox_yaml import write
 from vmnest import errors
 from vmnest.infra import outputs
 from vmnest.infra.state import StackState, Store

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.infra import read
+from tests.support.sandbox_yaml import read
 from vmnest import errors
 from vmnest.infra import template, validation
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.infra import read
+from tests.support.sandbox_yaml import read
 from vmnest import errors
 from vmnest.infra import validation
 from vmnest.infra.validation import Entries, Origin, Scalar
