@@ -11,7 +11,7 @@ pytest_plugins = [
     "tests.support.cloud",
     "tests.support.forward",  # after the authority
     "tests.support.generated",
-    "tests.support.sandbox_yaml",  # after the clock
+    "tests.support.infra",  # after the clock
     "tests.support.sandbox_yaml",
     "tests.support.live",
     "tests.support.peers",

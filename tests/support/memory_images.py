@@ -97,7 +97,9 @@ class MemoryImages(_Calls):
             if image["looks"] > LOOKS:
                 del self.known[image["arn"]]
                 raise missing("GetMicrovmImage", "gone")
-        return self._answer(image)
+        answer = self._answer(image)
+        self._go_on(image, image["versions"][-1])
+        return answer
 
     def ListMicrovmImages(self, nameFilter: str = "", nextToken: str = "") -> Params:
         return {"items": [self._answer(image) for image in self.known.values() if nameFilter in image["name"]]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from ... import errors
@@ -15,8 +15,6 @@ from .roles import Document, parse_document
 if TYPE_CHECKING:
     from ...aws.s3 import S3
 
-OLDEST_REGION = "us-east-1"  # a bucket there has no location constraint, and must not be made with one
-_OLD_NAMES = {None: OLDEST_REGION, "": OLDEST_REGION, "EU": "eu-west-1"}
 _ALL_BLOCKED = {
     "BlockPublicAcls": True,
     "IgnorePublicAcls": True,
@@ -59,9 +57,8 @@ class Bucket:
 class Buckets:
     """Calls to S3. What can be made twice is repeated through faults that pass."""
 
-    def __init__(self, s3: S3, *, region: str, deadline: Deadline, clock: Clock) -> None:
+    def __init__(self, s3: S3, *, deadline: Deadline, clock: Clock) -> None:
         self._s3 = s3
-        self._region = region
         self._deadline = deadline
         self._clock = clock
 
@@ -72,15 +69,11 @@ class Buckets:
             name: Which one.
             owner: The account that it must belong to; in another one it is only said to be foreign.
         """
-        try:
-            self._call("HeadBucket", Bucket=name, ExpectedBucketOwner=owner)
-        except errors.ResourceNotFoundError:
-            return None
-        except errors.AccessDeniedError:
-            return Bucket(name, is_foreign=True)
-        return Bucket(
-            name,
-            region=self._region_of(name),
+        located = self.locate(name, owner=owner)
+        if located is None or located.is_foreign:
+            return located
+        return replace(
+            located,
             tags=answers.tags(self._setting("GetBucketTagging", name).get("TagSet")),
             is_private=self._is_private(name),
             ownership=self._ownership(name),
@@ -89,23 +82,21 @@ class Buckets:
             policy=parse_document(self._setting("GetBucketPolicy", name).get("Policy")),
         )
 
-    def locate(self, name: str) -> Bucket | None:
+    def locate(self, name: str, *, owner: str | None = None) -> Bucket | None:
         """The bucket of that name without its settings: all that matters of one that is not ours to change."""
         try:
-            self._call("HeadBucket", Bucket=name)
+            head = self._call("HeadBucket", Bucket=name, ExpectedBucketOwner=owner)
         except errors.ResourceNotFoundError:
             return None
         except errors.AccessDeniedError:
             return Bucket(name, is_foreign=True)
-        return Bucket(name, region=self._region_of(name))
+        return Bucket(name, region=_text(head.get("BucketRegion")) or self._s3.region)
 
     def create(self, name: str, *, owner: str | None = None) -> Bucket:
         """Make a bucket, or return the one of that name."""
-        place = None if self._region == OLDEST_REGION else {"LocationConstraint": self._region}
 
         def make() -> object:
-            params = {"Bucket": name, "CreateBucketConfiguration": place}
-            return self._s3.call("CreateBucket", params, deadline=self._deadline)
+            return self._s3.create_bucket(name, deadline=self._deadline)
 
         return attempts.create(make, lambda: self.find(name, owner=owner), deadline=self._deadline, clock=self._clock)
 
@@ -150,7 +141,11 @@ class Buckets:
         self, name: str, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int, int], None] | None = None
     ) -> None:
         """Put a file there."""
-        self._s3.upload(name, key, file, size=size, deadline=self._deadline, on_progress=on_progress)
+        attempts.repeat(
+            lambda: self._s3.upload(name, key, file, size=size, deadline=self._deadline, on_progress=on_progress),
+            deadline=self._deadline,
+            clock=self._clock,
+        )
 
     def delete_object(self, name: str, key: str) -> None:
         """Delete all versions of an object. What is gone already is no error."""
@@ -181,10 +176,6 @@ class Buckets:
             if not answer.get("IsTruncated"):
                 return found
             marks = {"KeyMarker": answer.get("NextKeyMarker"), "VersionIdMarker": answer.get("NextVersionIdMarker")}
-
-    def _region_of(self, name: str) -> str | None:
-        place = self._call("GetBucketLocation", Bucket=name).get("LocationConstraint")
-        return _OLD_NAMES.get(_text(place), _text(place))
 
     def _is_private(self, name: str) -> bool:
         blocks = self._setting("GetPublicAccessBlock", name).get("PublicAccessBlockConfiguration")
