@@ -39,7 +39,7 @@ RETIRE_PATH = "/vmnest/retire"  # ends the daemon if nothing runs; its answer's 
 # The settings that the daemon reads when it starts.
 ITS_SETTINGS = ("local_isolation", "local_visible", "local_disk")
 # The services that the daemon answers, as they are spelt in AWS_ENDPOINT_URL_<SERVICE>.
-SERVED = ("LAMBDA_MICROVMS", "LAMBDA_CORE")
+SERVED = ("LAMBDA_MICROVMS", "LAMBDA_CORE", "S3", "IAM", "STS", "CLOUDWATCH_LOGS")
 REGION = "us-east-1"
 LOOPBACK = "127.0.0.1"
 

@@ -249,6 +249,10 @@ class TestEnvironment:
         assert self.lines() == {
             "AWS_ENDPOINT_URL_LAMBDA_MICROVMS": "http://127.0.0.1:8123",
             "AWS_ENDPOINT_URL_LAMBDA_CORE": "http://127.0.0.1:8123",
+            "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:8123",
+            "AWS_ENDPOINT_URL_IAM": "http://127.0.0.1:8123",
+            "AWS_ENDPOINT_URL_STS": "http://127.0.0.1:8123",
+            "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": "http://127.0.0.1:8123",
             "AWS_ACCESS_KEY_ID": "AK",
             "AWS_SECRET_ACCESS_KEY": "SK",
             "AWS_REGION": "us-east-1",

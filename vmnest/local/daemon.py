@@ -25,16 +25,20 @@ from . import (
     adoption,
     api,
     builder,
+    callers,
     front,
     httpd,
+    iam_calls,
     image_builds,
     image_store,
     images,
     ledger,
+    logs_calls,
     operations,
     proxy,
     records,
     s3_service,
+    sts,
     timers,
     tokens,
     vms,
@@ -116,7 +120,7 @@ class Daemon:
         kept = account.open_account(folder)
         self._images = self._open_images(driver, common, self._vms, kept)
         control = self._control_plane(self._vms, self._images, keys, seal)
-        self._front = doors = front.Front(control.answer, s3=s3_service.S3(kept.objects, folder=folder, keys=keys))
+        self._front = doors = _open_front(control, kept, folder=folder, keys=keys)
         listener = _bind_control(folder)
         self._resources.callback(listener.close)
         self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -310,6 +314,19 @@ def run(config: Config, *, ready: Callable[[bytes], None], select_driver: Select
         daemon.close()
         lock.release()
     return 0
+
+
+def _open_front(control: api.ControlPlane, kept: account.Account, *, folder: str, keys: rendezvous.Keys) -> front.Front:
+    known = callers.Callers(keys)
+    return front.Front(
+        control.answer,
+        s3=s3_service.S3(kept.objects, folder=folder, keys=keys),
+        others={
+            iam_calls.SERVICE: iam_calls.Iam(kept.roles).service(known).answer,
+            sts.SERVICE: sts.service(known).answer,
+            logs_calls.SERVICE: logs_calls.LogsService(kept.logs, known=known).answer,
+        },
+    )
 
 
 def _handle_signals(daemon: Daemon) -> None:
