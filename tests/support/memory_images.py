@@ -45,7 +45,13 @@ class _Calls:
     def call(self, operation: str, params: Params, *, deadline: Deadline, **options: Any) -> dict[str, Any]:
         from tests.support.memory_account import MemoryService
 
-        return MemoryService.call(self, operation, params, deadline=deadline, **options)  # type: ignore[arg-type]
+        for _ in range(5):  # the real caller repeats these: the model calls them idempotent, or they have a token
+            try:
+                return MemoryService.call(self, operation, params, deadline=deadline)  # type: ignore[arg-type]
+            except errors.ServiceError as error:
+                if not error.retryable:
+                    raise
+        return MemoryService.call(self, operation, params, deadline=deadline)  # type: ignore[arg-type]
 
     def run(self, operation: str, effect: Any) -> Any:
         from tests.support.memory_account import MemoryService

@@ -91,11 +91,13 @@ class _Performance:
         self._record(recording.put(self.work.state, step.resource, resource))
 
     def _remove(self, step: Step) -> None:
+        assert step.target is not None
+        wanted = recording.identity(step.target)
         for name, resource in self.work.state.resources.items():
-            if naming.slot(name) == step.resource and recording.told(resource) == step.id and resource.managed:
+            if naming.slot(name) == step.resource and recording.identity(resource) == wanted:
                 kind = table.kind(resource.kind)
-                if kind is not None:
-                    kind.remove(resource, self.work.account, is_ours=ownership.judge(self._inputs.stack, resource))
+                assert kind is not None
+                kind.remove(resource, self.work.account, is_ours=ownership.judge(self._inputs.stack, resource))
                 self._record(recording.drop(self.work.state, [name]))
 
     def _record(self, state: StackState) -> None:

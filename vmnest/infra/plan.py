@@ -67,9 +67,13 @@ def _removals(inputs: Inputs, steps: Mapping[str, Step]) -> Iterator[Step]:
             slot = naming.slot(name)
             step = steps.get(slot)
             if step is None:
-                yield Step(slot, kind.name, DELETE, recording.told(resource), "is not wanted any more")
+                yield _removal(slot, resource, "is not wanted any more")
             elif not _is_kept(resource, step, inputs):
-                yield Step(slot, kind.name, DELETE, recording.told(resource), "has been replaced")
+                yield _removal(slot, resource, "has been replaced")
+
+
+def _removal(slot: str, resource: Resource, reason: str) -> Step:
+    return Step(slot, resource.kind, DELETE, recording.told(resource), reason, target=resource)
 
 
 def _is_kept(resource: Resource, step: Step, inputs: Inputs) -> bool:

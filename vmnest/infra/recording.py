@@ -28,7 +28,8 @@ def retire(state: StackState, name: str, resource: Resource) -> StackState:
         return state
     if ownership.is_unfinished(old) and not ownership.is_unfinished(resource):
         return state  # the one that was begun is done
-    return state.with_resource(naming.retired(name, told(old)), old)
+    place = "/".join(filter(None, (str(old.attrs.get("bucket", "")), told(old))))
+    return state.with_resource(naming.retired(name, place), old)
 
 
 def drop(state: StackState, names: Iterable[str]) -> StackState:

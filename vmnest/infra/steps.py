@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from .state import Resource
 
 CREATE = "create"
 UPDATE = "update"
@@ -39,6 +41,7 @@ class Step:
         id: Its name, ARN or id, as far as that is known.
         reason: Why, for people.
         changes: What differs, if it is an update.
+        target: What is removed, as it is recorded, if it is a removal.
     """
 
     resource: str
@@ -47,6 +50,7 @@ class Step:
     id: str | None
     reason: str
     changes: tuple[Change, ...] = ()
+    target: Resource | None = field(default=None, repr=False)
 
     @property
     def is_change(self) -> bool:
