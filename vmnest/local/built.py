@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import cast
 
+from ..wire import names
 from . import hooks
 
 Wire = Mapping[str, object]
@@ -78,6 +79,16 @@ class Built:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"this is no built image: {error!r}") from error
+
+
+def platform_environment(image_arn: str, image_version: str) -> dict[str, str]:
+    """What AWS sets in every MicroVM."""
+    return {
+        "AWS_LAMBDA_MICROVM_IMAGE_NAME": image_arn.rpartition(":")[2],
+        "AWS_LAMBDA_MICROVM_IMAGE_ARN": image_arn,
+        "AWS_LAMBDA_MICROVM_IMAGE_VERSION": image_version,
+        "AWS_REGION": names.LOCAL_REGION,
+    }
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -154,6 +154,10 @@ class Driver(Protocol):
     def obstacle_to_images(self) -> str:
         """Why no image can be built or run here, or nothing: then ``image_layers`` and ``keep_layer_at`` work."""
 
+    @property
+    def owner(self) -> int | None:
+        """The uid whose files a sandbox may change, so whose the files of its image must be; None: our own."""
+
     def image_base(self) -> str:
         """Names what lies below all layers of images: another name, and what they were made on has changed."""
 

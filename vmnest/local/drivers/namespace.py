@@ -132,6 +132,11 @@ class NamespaceDriver:
             "ext4, xfs or btrfs, on a machine that has overlayfs for users"
         )
 
+    @property
+    def owner(self) -> int | None:
+        """See ``interface.Driver``."""
+        return self.cell.uid
+
     def image_base(self) -> str:
         """See ``interface.Driver``."""
         return os.path.basename(self.skeleton())
