@@ -58,7 +58,7 @@ class Account:
     def buckets(self) -> Buckets:
         """S3 buckets."""
         s3 = self._target.s3(deadline=self.deadline)
-        return Buckets(s3, region=self.region, deadline=self.deadline, clock=self.clock)
+        return Buckets(s3, deadline=self.deadline, clock=self.clock)
 
     @cached_property
     def images(self) -> Images:
