@@ -292,7 +292,7 @@ def _plan_text(plan: Mapping[str, object]) -> str:
 
 def _steps_text(steps: Sequence[Mapping[str, object]]) -> str:
     rows = [
-        (f"{_MARKS.get(str(step['action']), ' ')} {step['action']}", step["resource"], step["id"], step["reason"])
+        (f"{_MARKS.get(str(step['action']), ' ')} {step['action']}", step["resource"], step["reason"], step["id"])
         for step in steps
     ]
     if not rows:

@@ -18,12 +18,28 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ..infra.plan import Plan
-    from ..infra.steps import Event
+    from ..infra.steps import Event, Step
 
 __all__ = ["Board"]
 
 PERIOD_SECONDS = 0.5
 TOLD_FROM_SECONDS = 1.0  # a shorter time is not worth telling
+AGAIN_AFTER_SECONDS = 5.0  # where lines stay, one about what goes on is not followed by the next one at once
+
+# action of a step -> while it is done, when it is done
+_DOING = {"create": ("making", "made"), "update": ("changing", "changed"), "delete": ("removing", "removed")}
+
+
+class _UnderWay:
+    """What is being done to a resource: since when, the last that was told of it, and how much was written of that."""
+
+    __slots__ = ("begun", "lines", "text", "written")
+
+    def __init__(self, begun: float) -> None:
+        self.begun = begun
+        self.text = ""
+        self.lines = 0
+        self.written = begun
 
 
 class Board:
@@ -44,7 +60,8 @@ class Board:
         self._is_terminal = terminal.is_terminal(terminal.STDERR) if is_terminal is None else is_terminal
         self._clock = clock
         self._lock = threading.Lock()  # of all below, and of what is written
-        self._under_way: dict[tuple[str, str], tuple[float, str]] = {}
+        self._under_way: dict[tuple[str, str], _UnderWay] = {}
+        self._steps: dict[tuple[str, str], Step] = {}
         self._labels: dict[str, None] = {}
         self._thread: threading.Thread | None = None
         self._end = threading.Event()
@@ -75,6 +92,7 @@ class Board:
     def on_plan(self, label: str, plan: Plan) -> None:
         """Say how much there is to do, and what the plan remarks."""
         with self._lock:
+            self._steps.update({(label, step.resource): step for step in plan.steps})
             for note in plan.notes:
                 self._write(label, note)
             self._write(label, render_counts([step.action for step in plan.steps]))
@@ -83,13 +101,15 @@ class Board:
         """Something happens."""
         with self._lock:
             key = (label, event.resource)
-            if event.phase in ("start", "progress"):
-                self._go_on(key, event.text)
-                return
-            begun, _ = self._under_way.pop(key, (None, "")) if event.phase != "note" else (None, "")
-            seconds = 0.0 if begun is None else self._clock() - begun
-            took = f" ({render_seconds(seconds)})" if seconds >= TOLD_FROM_SECONDS else ""
-            self._write(label, f"{_name(event.resource)}{event.text}{took}")
+            if event.phase == "start":
+                self._under_way[key] = _UnderWay(self._clock())
+                self._show(key, self._doing(key, event.text))
+            elif event.phase == "progress":
+                self._show(key, event.text)
+            elif event.phase == "note":
+                self._write(label, f"{_name(event.resource)}{event.text}")
+            else:
+                self._finish(key, event)
 
     def on_end(self, label: str, error: BaseException | None) -> None:
         """Work on a stack is over."""
@@ -99,12 +119,29 @@ class Board:
             if error is not None and len(self._labels) > 1:
                 self._write(label, f"failed: {error}" if str(error) else "stopped")
 
-    def _go_on(self, key: tuple[str, str], text: str) -> None:
-        begun, before = self._under_way.get(key, (self._clock(), ""))
-        self._under_way[key] = (begun, text)
+    def _doing(self, key: tuple[str, str], reason: str) -> str:
+        step = self._steps.get(key)
+        return reason if step is None else f"{_DOING.get(step.action, ('', ''))[0]} {step.id or ''}: {reason}".lstrip()
+
+    def _finish(self, key: tuple[str, str], event: Event) -> None:
+        begun = self._under_way.pop(key, _UnderWay(self._clock())).begun
+        seconds = self._clock() - begun
+        took = f" ({render_seconds(seconds)})" if seconds >= TOLD_FROM_SECONDS else ""
+        step = self._steps.get(key)
+        text = "failed" if event.phase == "failed" else event.text  # why, the error tells at the end
+        if not text:
+            text = "done" if step is None else f"{_DOING.get(step.action, ('', 'done'))[1]} {step.id or ''}".rstrip()
+        self._write(key[0], f"{_name(key[1])}{text}{took}")
+
+    def _show(self, key: tuple[str, str], text: str) -> None:
+        """Something goes on: draw it anew, or write a line about it, if the last one is some time ago."""
+        under_way = self._under_way.setdefault(key, _UnderWay(self._clock()))
+        under_way.text = text
         if self._is_terminal:
             self._draw()
-        elif text != before:
+        elif under_way.lines < 2 or self._clock() - under_way.written >= AGAIN_AFTER_SECONDS:
+            under_way.lines += 1
+            under_way.written = self._clock()
             self._write(key[0], f"{_name(key[1])}{text}")
 
     def _write(self, label: str, text: str) -> None:
@@ -125,8 +162,8 @@ class Board:
             return
         now = self._clock()
         parts = [
-            f"{self._before(label)}{_name(resource)}{text} ... {render_seconds(now - begun)}"
-            for (label, resource), (begun, text) in self._under_way.items()
+            f"{self._before(label)}{_name(resource)}{each.text} ... {render_seconds(now - each.begun)}"
+            for (label, resource), each in self._under_way.items()
         ]
         columns, _ = terminal.size()
         terminal.draw_line(_cut(render.to_printable(";  ".join(parts)), columns - 1))

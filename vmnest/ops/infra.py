@@ -213,6 +213,8 @@ def destroy_infra(
     deadline = Deadline(timeout)
 
     def destroy(work: works.Work) -> dict[str, object]:
+        if front is not None:
+            front.on_plan(work.label, stacks.plan_removal(work.stack, target=work.place, store=work.store))
         steps = stacks.destroy(
             work.stack,
             target=work.place,
