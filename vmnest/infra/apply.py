@@ -108,4 +108,4 @@ class _Performance:
 
     def _tell(self, phase: str, text: str) -> None:
         resource = self._step.resource if self._step is not None else ""
-        self._on_event(Event(self._key, resource, phase, text))
+        self._on_event(Event(self._key, resource, phase, text, self._step))

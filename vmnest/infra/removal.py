@@ -37,7 +37,7 @@ def run(
     held: dict[str, str] = {}
 
     def tell(step: Step, phase: str, text: str) -> None:
-        on_event(Event(state.key, step.resource, phase, text))
+        on_event(Event(state.key, step.resource, phase, text, step))
 
     for name, resource in _ordered(state):
         step = _step(name, resource)

@@ -67,9 +67,11 @@ class Event:
         resource: As in Step.
         phase: START, PROGRESS, DONE, NOTE or FAILED.
         text: One line for people, without the name of the resource.
+        step: The step that it is about: a resource may be made and, what it replaces, removed.
     """
 
     stack_key: str
     resource: str
     phase: str
     text: str
+    step: Step | None = field(default=None, repr=False, compare=False)

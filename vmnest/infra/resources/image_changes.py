@@ -6,17 +6,20 @@ not asked for is not compared, and versions are compared as numbers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...control.image_specs import DEFAULT_MEMORY_MIB, ImageSpec
 from ...control.images import ImageVersion
 from ...wire import names
+from .. import naming
 from ..steps import Change
 
 _DISABLED = "DISABLED"
 _HOOKS = ("microvmImageHooks", "microvmHooks")
 _ABSENT = (None, _DISABLED)
 _SECONDS = "TimeoutInSeconds"
+_OUR_KEY = re.compile(rf"/{re.escape(naming.ARTIFACTS_PREFIX)}[^/]+/([0-9a-f]{{12}})[0-9a-f]{{52}}\.zip$")
 
 
 def find(version: ImageVersion, spec: ImageSpec, *, is_base_wanted: bool = False) -> tuple[Change, ...]:
@@ -41,7 +44,7 @@ def _order(version: ImageVersion) -> tuple[int, ...]:
 
 def _find(version: ImageVersion, spec: ImageSpec, *, is_base_wanted: bool) -> Iterator[Change]:
     if version.code_uri != spec.code_uri:
-        yield Change("guest", version.code_uri, spec.code_uri)
+        yield Change("guest", _content(version.code_uri), _content(spec.code_uri))
     if version.build_role_arn != spec.build_role_arn:
         yield Change("build role", version.build_role_arn, spec.build_role_arn)
     if is_base_wanted and version.base_image_arn != spec.base_image_arn:
@@ -59,6 +62,14 @@ def _find(version: ImageVersion, spec: ImageSpec, *, is_base_wanted: bool) -> It
         yield Change("log group", version.log_group, spec.log_group)
     if _connectors(version.egress_connectors) != _connectors(spec.egress_connectors):
         yield Change("egress", ", ".join(version.egress_connectors), ", ".join(spec.egress_connectors))
+
+
+def _content(uri: str | None) -> str | None:
+    """The zip, for people: of one of ours the beginning of the digest in its key."""
+    if uri is None:
+        return None
+    ours = _OUR_KEY.search(uri)
+    return ours.group(1) if ours else uri
 
 
 def _number(version: str | None) -> tuple[int, ...] | str | None:
