@@ -269,9 +269,10 @@ def _without_body(operation: model.Operation, params: Mapping[str, object]) -> t
 
 
 def _target(made: Mapping[str, Any]) -> str:
-    path, query = made["url_path"], made["query_string"]
+    # An endpoint with a path is called at that path as it is, as by botocore.
+    path, query = "" if made["url_path"] == "/" else str(made["url_path"]), made["query_string"]
     if not query:
-        return str(path)
+        return path
     return f"{path}{'&' if '?' in path else '?'}{botocore.utils.percent_encode_sequence(query)}"
 
 
