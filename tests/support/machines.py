@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tests.support import image_stage
 from vmnest import errors
-from vmnest.local import operations, timers, tokens, vms
+from vmnest.local import network_connectors, operations, records, timers, tokens, vms
 from vmnest.local.drivers import interface
 from vmnest.wire import bodies, http1, streams
 
@@ -191,11 +191,18 @@ class FakeCloud:
             publish=lambda record: self._listeners.append(record.listener),
             retire=lambda listener: None,
         )
-        self.images = image_stage.ImageStage(folder, is_live=self._is_live)
-        self.cloud = operations.Cloud(vms=self.vms, images=self.images.images, tags=self.images.tags, seal=self.seal)
+        self.images = image_stage.ImageStage(folder, live=self._live)
+        self.connectors = network_connectors.NetworkConnectors(folder, may_do=lambda role, action: True)
+        self.cloud = operations.Cloud(
+            vms=self.vms,
+            images=self.images.images,
+            tags=self.images.tags,
+            connectors=self.connectors,
+            seal=self.seal,
+        )
 
-    def _is_live(self, arn: str) -> bool:
-        return any(record.spec.image_arn == arn and not record.is_ended for record in self.vms.all())
+    def _live(self) -> list[records.Spec]:
+        return [record.spec for record in self.vms.all() if not record.is_ended]
 
     def close(self) -> None:
         self.images.close()

@@ -1,4 +1,4 @@
-"""What the local account keeps beside VMs and images: tags, objects, roles, logs."""
+"""What the local account keeps beside VMs and images: tags, objects, roles, logs, connectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .. import rendezvous
-from . import buckets, faults, iam, logs
+from . import buckets, faults, iam, logs, network_connectors
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,11 +90,19 @@ class Account:
     objects: buckets.Store
     roles: iam.Roles
     logs: logs.Logs
+    connectors: network_connectors.NetworkConnectors
 
 
 def open_account(folder: str) -> Account:
     """The account in that folder."""
-    return Account(Tags(folder), objects=buckets.Store(folder), roles=iam.Roles(folder), logs=logs.Logs(folder))
+    roles = iam.Roles(folder)
+    return Account(
+        Tags(folder),
+        objects=buckets.Store(folder),
+        roles=roles,
+        logs=logs.Logs(folder),
+        connectors=network_connectors.NetworkConnectors(folder, may_do=roles.may_do),
+    )
 
 
 def _parse_tags(text: bytes) -> dict[str, dict[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..wire import names
 from . import faults
@@ -15,6 +15,9 @@ INTERNET_EGRESS = "INTERNET_EGRESS"
 
 _INGRESS = frozenset({HTTP_INGRESS, ALL_INGRESS, SHELL_INGRESS, NO_INGRESS})
 _MANAGED = "aws-network-connector"
+_ACTIVE = "ACTIVE"
+
+StateOf = Callable[[str], "str | None"]
 
 
 def managed(name: str) -> str:
@@ -40,15 +43,24 @@ def check_ingress(arns: Sequence[str]) -> tuple[str, ...]:
     return tuple(arns) or (managed(HTTP_INGRESS),)
 
 
-def check_egress(arns: Sequence[str]) -> tuple[str, ...]:
+def check_egress(arns: Sequence[str], *, state_of: StateOf = lambda arn: None) -> tuple[str, ...]:
     """The egress connectors that are answered for these. What a VM here can really reach is in ``localDetails``.
 
+    Args:
+        arns: As asked for.
+        state_of: The state of one of the account's own connectors, None if it has none of that ARN.
+
     Raises:
-        faults.Fault: there is more than one, or it is unknown.
+        faults.Fault: there is more than one, or it is unknown, or not ACTIVE.
     """
     if len(arns) > 1:
         raise faults.validation("Only one egress network connector can be provided")
     for arn in arns:
+        state = state_of(arn)
+        if state == _ACTIVE:
+            continue
+        if state is not None:
+            raise faults.validation(f"Network connector {arn} is not active: its state is {state}")
         if _managed_name(arn) != INTERNET_EGRESS:
             raise faults.validation(f"Unrecognized managed network connector ARN: {arn}")
     return tuple(arns) or (managed(INTERNET_EGRESS),)

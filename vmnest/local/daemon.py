@@ -119,7 +119,7 @@ class Daemon:
         )
         kept = account.open_account(folder)
         self._images = self._open_images(driver, common, self._vms, kept)
-        control = self._control_plane(self._vms, self._images, keys, seal)
+        control = self._control_plane(self._vms, self._images, kept, keys=keys, seal=seal)
         self._front = doors = _open_front(control, kept, folder=folder, keys=keys)
         listener = _bind_control(folder)
         self._resources.callback(listener.close)
@@ -157,22 +157,28 @@ class Daemon:
     def _open_images(
         self, driver: interface.Driver, common: vms.Settings, opened: vms.VMs, kept: account.Account
     ) -> images.Images:
-        def is_live(arn: str) -> bool:
-            return any(record.spec.image_arn == arn and not record.is_ended for record in opened.all())
+        def live() -> list[records.Spec]:
+            return [record.spec for record in opened.all() if not record.is_ended]
 
         folder = self._config.folder
         maker = builder.Builder(driver, folder, disk_bytes=common.disk_bytes, visible=common.visible)
         return images.Images(
             image_store.Store(folder),
             image_builds.Workshop(maker, kept.objects, logs=kept.logs),
-            images.Neighbours(kept.tags, role_exists=kept.roles.exists, is_live=is_live),
+            images.Neighbours(kept.tags, role_exists=kept.roles.exists, live=live),
             created_at=_made_at(folder),
         )
 
     def _control_plane(
-        self, opened: vms.VMs, known: images.Images, keys: rendezvous.Keys, seal: tokens.Seal
+        self,
+        opened: vms.VMs,
+        known: images.Images,
+        kept: account.Account,
+        *,
+        keys: rendezvous.Keys,
+        seal: tokens.Seal,
     ) -> api.ControlPlane:
-        cloud = operations.Cloud(vms=opened, images=known, tags=known.neighbours.tags, seal=seal)
+        cloud = operations.Cloud(vms=opened, images=known, tags=kept.tags, connectors=kept.connectors, seal=seal)
         return api.ControlPlane(
             cloud,
             keys=keys,

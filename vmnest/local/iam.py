@@ -7,6 +7,8 @@ is taken as existing.
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
+import json
 import logging
 import os
 import threading
@@ -67,6 +69,17 @@ class Roles:
         """Whether there is a role of that ARN."""
         with self._lock:
             return any(role.arn == arn for role in self._roles.values())
+
+    def may_do(self, arn: str, action: str) -> bool:
+        """Whether a role has a policy that speaks of this action; one of another account is taken as able.
+
+        Of policies this is all that is ever looked at: neither resources nor conditions nor denials.
+        """
+        if not arn.startswith(f"arn:aws:iam::{names.LOCAL_ACCOUNT}:"):
+            return True
+        with self._lock:
+            role = next((role for role in self._roles.values() if role.arn == arn), None)
+        return role is not None and (bool(role.attached) or any(_allows(text, action) for text in role.inline.values()))
 
     def get(self, name: str) -> Role:
         """The role of that name; names are alike whatever their case, as in IAM.
@@ -219,6 +232,19 @@ class Roles:
     def _save(self, roles: dict[str, Role]) -> None:
         keeping.save(self._path, {"schema": 1, "roles": [dataclasses.asdict(role) for role in roles.values()]})
         self._roles = roles
+
+
+def _allows(document: str, action: str) -> bool:
+    """Whether a policy speaks of an action; the document was checked when it was put."""
+    told = json.loads(document)["Statement"]
+    for statement in told if isinstance(told, list) else [told]:
+        actions = statement.get("Action", [])
+        patterns = [actions] if isinstance(actions, str) else actions
+        if statement["Effect"] == "Allow" and any(
+            fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in patterns
+        ):
+            return True
+    return False
 
 
 def _parse_roles(value: object) -> dict[str, Role]:

@@ -7,7 +7,20 @@ from dataclasses import dataclass
 
 from .. import deadline
 from ..wire import names
-from . import account, connectors, faults, image_operations, images, options, paging, records, tokens, vms
+from . import (
+    account,
+    connector_operations,
+    connectors,
+    faults,
+    image_operations,
+    images,
+    network_connectors,
+    options,
+    paging,
+    records,
+    tokens,
+    vms,
+)
 
 Wire = Mapping[str, object]
 
@@ -22,6 +35,7 @@ class Cloud:
     vms: vms.VMs
     images: images.Images
     tags: account.Tags
+    connectors: network_connectors.NetworkConnectors
     seal: tokens.Seal
     clock: deadline.Clock = deadline.SYSTEM_CLOCK
 
@@ -41,11 +55,11 @@ def run_microvm(cloud: Cloud, call: Call) -> Wire:
     """RunMicrovm: answers PENDING; the endpoint is there already, and holds requests until the VM runs."""
     params = call.params
     with cloud.images.to_run(str(params["imageIdentifier"]), _text(params, "imageVersion")) as image:
-        record = cloud.vms.run(_spec(image, call), client_token=_text(params, "clientToken"))
+        record = cloud.vms.run(_spec(cloud, image, call), client_token=_text(params, "clientToken"))
     return _describe(cloud, record)
 
 
-def _spec(image: images.Runnable, call: Call) -> records.Spec:
+def _spec(cloud: Cloud, image: images.Runnable, call: Call) -> records.Spec:
     params = call.params
     payload = _text(params, "runHookPayload")
     if payload and not image.has_run_hook:
@@ -57,10 +71,13 @@ def _spec(image: images.Runnable, call: Call) -> records.Spec:
         idle_policy=_mapping(params, "idlePolicy"),
         max_seconds=_number(params, "maximumDurationInSeconds", MAX_LIFETIME_SECONDS),
         ingress=connectors.check_ingress(_texts(params, "ingressNetworkConnectors")),
-        egress=connectors.check_egress(_texts(params, "egressNetworkConnectors") or image.egress),
+        egress=connectors.check_egress(
+            _texts(params, "egressNetworkConnectors") or image.egress, state_of=cloud.connectors.state_of
+        ),
         kms_key=_text(params, "kmsKeyIdentifier"),
         payload=payload,
         options=options.parse_options(call.local_options, memory_mib=image.memory_mib),
+        built=image.built,
     )
 
 
@@ -181,16 +198,20 @@ def _port_range(item: Wire) -> tokens.PortRange:
     return low, high
 
 
-# -- images and tags ---------------------------------------------------------------------------------------------------
+# -- images, connectors and tags ---------------------------------------------------------------------------------------
 
 
 def _on_images(operation: image_operations.Operation) -> Operation:
     return lambda cloud, call: operation(cloud.images, call.params)
 
 
-def _tagged_image(cloud: Cloud, call: Call) -> str:
+def _on_connectors(operation: connector_operations.Operation) -> Operation:
+    return lambda cloud, call: operation(cloud.connectors, cloud.tags, call.params)
+
+
+def _tagged(cloud: Cloud, call: Call) -> str:
     arn = str(call.params["Resource"])
-    if cloud.images.find(arn) is None:
+    if cloud.images.find(arn) is None and cloud.connectors.state_of(arn) is None:
         raise faults.not_found(f"Resource not found: {arn}")
     return arn
 
@@ -198,19 +219,19 @@ def _tagged_image(cloud: Cloud, call: Call) -> str:
 def tag_resource(cloud: Cloud, call: Call) -> Wire:
     """TagResource."""
     tags = _mapping(call.params, "Tags") or {}
-    cloud.tags.add(_tagged_image(cloud, call), {key: str(value) for key, value in tags.items()})
+    cloud.tags.add(_tagged(cloud, call), {key: str(value) for key, value in tags.items()})
     return {}
 
 
 def untag_resource(cloud: Cloud, call: Call) -> Wire:
     """UntagResource."""
-    cloud.tags.remove(_tagged_image(cloud, call), _texts(call.params, "TagKeys"))
+    cloud.tags.remove(_tagged(cloud, call), _texts(call.params, "TagKeys"))
     return {}
 
 
 def list_tags(cloud: Cloud, call: Call) -> Wire:
     """ListTags."""
-    return {"Tags": cloud.tags.of(_tagged_image(cloud, call))}
+    return {"Tags": cloud.tags.of(_tagged(cloud, call))}
 
 
 Operation = Callable[[Cloud, Call], Wire]
@@ -225,6 +246,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "CreateMicrovmAuthToken": create_auth_token,
     "CreateMicrovmShellAuthToken": create_shell_token,
     **{name: _on_images(operation) for name, operation in image_operations.OPERATIONS.items()},
+    **{name: _on_connectors(operation) for name, operation in connector_operations.OPERATIONS.items()},
     "TagResource": tag_resource,
     "UntagResource": untag_resource,
     "ListTags": list_tags,

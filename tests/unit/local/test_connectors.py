@@ -56,3 +56,22 @@ def test_other_ingress_is_refused_in_the_services_words(arns, message):
 def test_other_egress_is_refused_in_the_services_words(arns, message):
     with pytest.raises(faults.Fault, match=message):
         connectors.check_egress(arns)
+
+
+OWN = "arn:aws:lambda:us-east-1:000000000000:network-connector:nc-1"
+
+
+def test_an_active_connector_of_the_account_is_egress():
+    assert connectors.check_egress([OWN], state_of={OWN: "ACTIVE"}.get) == (OWN,)
+
+
+@pytest.mark.parametrize("state", ["PENDING", "DELETING"])
+def test_one_in_another_state_is_not(state):
+    with pytest.raises(faults.Fault, match=f"its state is {state}"):
+        connectors.check_egress([OWN], state_of={OWN: state}.get)
+
+
+def test_one_that_is_not_there_is_not_found():
+    with pytest.raises(faults.Fault, match="Network connector not found for: ") as caught:
+        connectors.check_egress([OWN], state_of={}.get)
+    assert caught.value.status == 404

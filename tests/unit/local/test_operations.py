@@ -12,7 +12,7 @@ from vmnest.local import connectors, faults, operations
 from vmnest.wire import names
 
 ARN = "arn:aws:lambda:us-east-1:000000000000:microvm-image:local"
-MODEL = shapes.load("lambda-microvms")
+MODELS = [shapes.load(name) for name in ("lambda-microvms", "lambda-core")]
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def refusal(stage, name, **params):
 
 
 def test_every_operation_is_in_the_model():
-    assert set(operations.OPERATIONS) <= set(MODEL.operation_names)
+    assert set(operations.OPERATIONS) <= {name for model in MODELS for name in model.operation_names}
 
 
 class TestRun:
