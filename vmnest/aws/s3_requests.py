@@ -36,6 +36,10 @@ _REGION = re.compile(r"[a-z]{2,8}(?:-[a-z]{2,12}){1,3}-[0-9]{1,2}")
 _REGION_TEXT = re.compile(rb"<Region>([a-z0-9-]{1,50})</Region>")
 _ENDPOINT_TEXT = re.compile(rb"<Endpoint>[^<]*\bs3[.-](?:dualstack\.)?([a-z0-9-]{1,50})\.amazonaws\.")
 _ERROR_ROOT = re.compile(rb"\s*(?:<\?xml[^>]*\?>)?\s*<Error[\s>]")
+_PAGE_ROOT = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*\?>\s*)?(?:<!--.*?-->\s*)*(?:<!doctype\s+html|<html[\s>])",
+    re.IGNORECASE | re.DOTALL,
+)
 _IMPATIENT = b"<Code>RequestTimeout</Code>"
 _LOCATION = re.compile(rb"<LocationConstraint[^>]*>([^<]*)</LocationConstraint>")
 
@@ -119,6 +123,11 @@ def true_status(status: int, body: bytes) -> int:
     if _ERROR_ROOT.match(body) and (status == 200 or (status == 400 and _IMPATIENT in body)):
         return 500
     return status
+
+
+def is_page(body: bytes) -> bool:
+    """It is a web page, which S3 never sends: botocore's parser would take it for an answer without members."""
+    return _PAGE_ROOT.match(body) is not None
 
 
 def parse_location(body: bytes) -> str | None:

@@ -133,6 +133,23 @@ def test_the_status_of_an_answer_is_not_always_the_true_one(status, body, expect
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
+        (b"<!DOCTYPE html><html></html>", True),
+        (b"\n<html lang=en>", True),
+        (b"<HTML>", True),
+        (b'\xef\xbb\xbf<?xml version="1.0"?>\n<!-- a portal\n -->\n<!DOCTYPE html PUBLIC "x">', True),
+        (b"<ListBucketResult/>", False),
+        (b"<htmlish/>", False),
+        (b'{"Version": "2012-10-17"}', False),
+        (b"", False),
+    ],
+)
+def test_a_page_is_known_by_its_root(body, expected):
+    assert s3_requests.is_page(body) is expected
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
         (b'<LocationConstraint xmlns="x">eu-west-1</LocationConstraint>', "eu-west-1"),
         (b'<?xml version="1.0"?>\n<LocationConstraint>EU</LocationConstraint>', "EU"),
         (b"<LocationConstraint/>", None),
