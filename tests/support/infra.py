@@ -127,7 +127,7 @@ def make_bench(folder: Path, *, account: MemoryAccount | None = None, project: s
     """A bench with a small guest that wants an image alone."""
     guest = folder / f"guest-{project}"
     guest.mkdir()
-    (guest / "Dockerfile").write_text("FROM scratch\nCOPY program.py /\n", encoding="utf-8")
+    (guest / "Dockerfile").write_text('FROM scratch\nCOPY program.py /\nCMD ["sleep", "600"]\n', encoding="utf-8")
     (guest / "program.py").write_text("1\n", encoding="utf-8")
     stack = Stack(
         project=project,

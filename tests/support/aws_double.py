@@ -1,0 +1,256 @@
+"""AWS in parts: moto is IAM, STS and EC2; a local cloud is S3, Lambda and Logs. A relay makes one address of both.
+
+The client signs for AWS with keys of its own. What goes to the local cloud the relay signs again with the daemon's
+keys, and writes the account's number anew, both ways: our client refuses ARNs of the local account on AWS. What goes to
+moto passes as it is; what changes roles there is done in the local cloud as well, whose builds ask for them. A test may
+have it refuse calls, or be told of each one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import random
+import re
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.support.cloud import LocalCloud, open_cloud
+from tests.support.moto_server import serving_moto
+from vmnest import rendezvous
+from vmnest.aws import signing
+from vmnest.aws.credentials import Credentials, Secret
+
+ACCOUNT = "123456789012"  # moto's
+LOCAL_ACCOUNT = "000000000000"
+REGION = "us-east-1"
+OF_MOTO = frozenset({"iam", "sts", "ec2"})
+_SCOPE = re.compile(r"Credential=[^/]+/\d{8}/([^/]+)/([^/]+)/aws4_request")
+_DROPPED = frozenset(
+    {"host", "authorization", "connection", "content-length", "x-amz-date", "x-amz-content-sha256", "accept-encoding"}
+)
+_HOP = frozenset({"connection", "content-length", "transfer-encoding", "keep-alive", "date", "server"})
+_THROTTLED = b'{"message":"Rate exceeded"}'
+_FAULT = b'{"message":"something failed"}'
+
+
+class AwsDouble:
+    """An account at one address.
+
+    Attributes:
+        url: The address of all services.
+        calls: ``service METHOD`` of each request, in order.
+        on_call: ``on_call(number, is_done)``: told of each request that may change something, before it is passed on
+            and before its answer is; ``number`` counts them from 1.
+        failing: The share of requests that are answered by an error that passes.
+    """
+
+    def __init__(self, *, moto: str, cloud: LocalCloud) -> None:
+        self._moto = moto
+        self._cloud = cloud
+        self._keys = rendezvous.keys(cloud.folder)
+        self._lock = threading.Lock()
+        self._chance = random.Random(5)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.calls: list[str] = []
+        self.changes = 0
+        self.failing = 0.0
+        self.on_call: Callable[[int, bool], None] = lambda number, is_done: None
+        self._thread.start()
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """For a client of this account."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
+            "AWS_SECRET_ACCESS_KEY": "example",
+            "AWS_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def client(self, service: str) -> Any:
+        """A boto3 client of this account."""
+        import boto3
+        from botocore.config import Config
+
+        return boto3.session.Session().client(
+            service,
+            endpoint_url=self.url,
+            region_name=REGION,
+            aws_access_key_id="AKIAEXAMPLE",
+            aws_secret_access_key="example",
+            config=Config(proxies={}, s3={"addressing_style": "path"}),
+        )
+
+    def inventory(self) -> dict[str, list[str]]:
+        """Everything that is there, but what the network came with."""
+        iam, s3, ec2 = self.client("iam"), self.client("s3"), self.client("ec2")
+        found = {
+            "roles": [role["RoleName"] for role in iam.list_roles()["Roles"]],
+            "buckets": [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]],
+            "groups": [
+                group["GroupName"]
+                for group in ec2.describe_security_groups()["SecurityGroups"]
+                if group["GroupName"] != "default"
+            ],
+            "images": [
+                image["name"]
+                for image in self.client("lambda-microvms").list_microvm_images()["items"]
+                if image["name"] != "local"
+            ],
+            "connectors": [
+                connector["Name"]
+                for connector in self.client("lambda-core").list_network_connectors().get("NetworkConnectors", ())
+            ],
+        }
+        return {kind: sorted(names) for kind, names in found.items() if names}
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def relay(self, method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> _Answer:
+        """Pass a request on, and bring its answer."""
+        region, service = _scope(headers)
+        number = self._count(service, method, target)
+        if self._is_to_fail():
+            return self._failure()
+        if number is not None:
+            self.on_call(number, False)
+        if service in OF_MOTO:
+            answer = _send(self._moto, method, target, headers, body)
+            if service == "iam":
+                self._pass_to_cloud(method, target, headers, body, region=region, service=service)
+        else:
+            answer = self._pass_to_cloud(method, target, headers, body, region=region, service=service)
+        if number is not None:
+            self.on_call(number, True)
+        return answer
+
+    def _pass_to_cloud(
+        self, method: str, target: str, headers: list[tuple[str, str]], body: bytes, *, region: str, service: str
+    ) -> _Answer:
+        if service != "s3":  # an object's bytes are nobody's to change
+            target, body = target.replace(ACCOUNT, LOCAL_ACCOUNT), _renumber(body, ACCOUNT, LOCAL_ACCOUNT)
+        kept = [(name, value) for name, value in headers if name.lower() not in _DROPPED]
+        kept = [(name, value.replace(ACCOUNT, LOCAL_ACCOUNT)) for name, value in kept]
+        if service == "s3":
+            kept.append(("x-amz-content-sha256", hashlib.sha256(body).hexdigest()))
+        signed = signing.sign(
+            method=method,
+            url=self._cloud.url + target,
+            headers=kept,
+            body_sha256=hashlib.sha256(body).hexdigest(),
+            credentials=Credentials(access_key=self._keys.access_key, secret_key=Secret(self._keys.secret_key)),
+            region=region,
+            service=service,
+            when=datetime.now(timezone.utc),
+        )
+        answer = _send(self._cloud.url, method, target, [*kept, *signed], body)
+        if service == "s3":
+            return answer
+        return _Answer(answer.status, answer.headers, _renumber(answer.body, LOCAL_ACCOUNT, ACCOUNT))
+
+    def _count(self, service: str, method: str, target: str) -> int | None:
+        with self._lock:
+            self.calls.append(f"{service} {method} {target}")
+            if method in ("GET", "HEAD"):
+                return None
+            self.changes += 1
+            return self.changes
+
+    def _is_to_fail(self) -> bool:
+        with self._lock:
+            return self._chance.random() < self.failing
+
+    def _failure(self) -> _Answer:
+        with self._lock:
+            is_throttled = self._chance.random() < 0.5
+        if is_throttled:
+            headers = [("x-amzn-errortype", "ThrottlingException"), ("Content-Type", "application/json")]
+            return _Answer(429, headers, _THROTTLED)
+        return _Answer(500, [("x-amzn-errortype", "InternalServerException")], _FAULT)
+
+
+class _Answer:
+    def __init__(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+
+def _send(url: str, method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> _Answer:
+    place = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
+    try:
+        connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
+        for name, value in headers:
+            if name.lower() not in ("connection", "content-length"):
+                connection.putheader(name, value)
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        response = connection.getresponse()
+        return _Answer(response.status, response.getheaders(), response.read())
+    finally:
+        connection.close()
+
+
+def _scope(headers: list[tuple[str, str]]) -> tuple[str, str]:
+    authorization = next((value for name, value in headers if name.lower() == "authorization"), "")
+    found = _SCOPE.search(authorization)
+    return (found.group(1), found.group(2)) if found else (REGION, "unsigned")
+
+
+def _renumber(data: bytes, old: str, new: str) -> bytes:
+    return data.replace(old.encode(), new.encode())
+
+
+def _handler(double: AwsDouble) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_one_request(self) -> None:
+            try:
+                super().handle_one_request()
+            except ConnectionError:  # the client was killed
+                self.close_connection = True
+
+        def _relay(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            answer = double.relay(self.command, self.path, list(self.headers.items()), body)
+            self.send_response_only(answer.status)
+            for name, value in answer.headers:
+                if name.lower() not in _HOP:
+                    self.send_header(name, value)
+            length = next((value for name, value in answer.headers if name.lower() == "content-length"), "0")
+            self.send_header("Content-Length", length if self.command == "HEAD" else str(len(answer.body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(answer.body)
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = _relay  # noqa: N815 - http.server's names
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    return Handler
+
+
+@contextmanager
+def open_double() -> Iterator[AwsDouble]:
+    """An empty account, until the block ends."""
+    with ExitStack() as stack:
+        moto = stack.enter_context(serving_moto())
+        cloud = stack.enter_context(open_cloud())
+        double = AwsDouble(moto=moto, cloud=cloud)
+        stack.callback(double.close)
+        yield double
