@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
 from vmnest import deadline
-from vmnest.local import account, builder, built, faults, image_builds, image_records, image_store, images
+from vmnest.local import account, builder, built, faults, image_builds, image_records, image_store, images, records
 
 ARN = "arn:aws:lambda:us-east-1:000000000000:microvm-image:"
 BASE = "arn:aws:lambda:us-east-1:aws:microvm-image:al2023-1"
@@ -122,21 +122,21 @@ class ImageStage:
 
     Attributes:
         roles: ARNs of the roles that there are.
-        live: ARNs of images that have MicroVMs, unless ``is_live`` says so.
+        live: What MicroVMs were started with that have not ended, unless ``live`` says so.
     """
 
     def __init__(
         self,
         folder: str | os.PathLike[str],
         *,
-        is_live: Callable[[str], bool] | None = None,
+        live: Callable[[], Sequence[records.Spec]] | None = None,
         clock: deadline.Clock = deadline.SYSTEM_CLOCK,
     ) -> None:
         self.builder = ScriptedBuilder()
         self.objects = Objects()
         self.logs = Logs()
         self.roles = {ROLE}
-        self.live: set[str] = set()
+        self.live: list[records.Spec] = []
         self.tags = account.Tags(str(folder))
         self.store = image_store.Store(str(folder))
         self.workshop = image_builds.Workshop(self.builder, self.objects, logs=self.logs, clock=clock)
@@ -146,7 +146,7 @@ class ImageStage:
             images.Neighbours(
                 self.tags,
                 role_exists=lambda arn: arn in self.roles,
-                is_live=is_live or (lambda arn: arn in self.live),
+                live=live or (lambda: list(self.live)),
             ),
             created_at=CREATED_AT,
             clock=clock,

@@ -13,13 +13,23 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .. import deadline, errors
 from ..wire import names
-from . import account, faults, image_builds, image_builtin, image_records, image_rules, image_shelf, image_store
-from .built import RunConfig
+from . import (
+    account,
+    faults,
+    image_builds,
+    image_builtin,
+    image_records,
+    image_rules,
+    image_shelf,
+    image_store,
+    records,
+)
+from .built import Built
 from .image_records import Image, Outcome, Version
 
 _LOG = logging.getLogger(__name__)
@@ -39,8 +49,7 @@ class Runnable:
         memory_mib: What its MicroVMs get unless somebody asks for something else.
         has_run_hook: A payload can be handed to its MicroVMs.
         egress: Its connectors, for a MicroVM that names none.
-        layers: Names of its layers, the topmost first.
-        config: How it is started; None for the built-in image.
+        built: What its build made; None for the built-in image.
     """
 
     image_arn: str
@@ -48,8 +57,7 @@ class Runnable:
     memory_mib: int
     has_run_hook: bool
     egress: tuple[str, ...] = ()
-    layers: tuple[str, ...] = ()
-    config: RunConfig | None = None
+    built: Built | None = None
 
 
 @dataclass(frozen=True)
@@ -59,12 +67,12 @@ class Neighbours:
     Attributes:
         tags: Tags of all resources.
         role_exists: Whether there is a role of that ARN.
-        is_live: Whether a MicroVM of the image with that ARN has not ended.
+        live: What the MicroVMs that have not ended were started with.
     """
 
     tags: account.Tags
     role_exists: image_rules.RoleExists
-    is_live: Callable[[str], bool]
+    live: Callable[[], Sequence[records.Spec]]
 
 
 class Images:
@@ -239,10 +247,10 @@ class Images:
         Raises:
             faults.Fault: its state does not allow it, or it has MicroVMs. And as ``get``.
         """
-        action = "DeleteMicrovmImage"
+        action, name = "DeleteMicrovmImage", _name(identifier)
         _check_arn(identifier, action=action)
         with self._lock:
-            if self._shelf.was_deleted(_name(identifier)):
+            if self._shelf.was_deleted(name) and identifier == _arn(name):
                 return None
             image = self.get(identifier, action=action)
             if image.state == image_records.DELETING:
@@ -250,7 +258,8 @@ class Images:
             _refuse_built_in(image)
             if not image.can(image_records.DELETE):
                 raise faults.validation(f"Cannot delete MicroVM image in its current state: {image.arn}")
-            if self.neighbours.is_live(image.arn) or self._shelf.is_pinned(image):
+            is_live = any(spec.image_arn == image.arn for spec in self.neighbours.live())
+            if is_live or self._shelf.is_pinned(image):
                 raise faults.validation("Cannot delete microvm image with running microvms.")
             self._refuse_when_closed()
             self._spawn(f"delete {image.name}", lambda: self._delete(image.name))
@@ -417,7 +426,10 @@ class Images:
 
     def _layers_in_use(self) -> Collection[str]:
         with self._lock:
-            return self._shelf.layers_in_use()
+            # In this order: a start that is over by now has left a MicroVM.
+            of_images = self._shelf.layers_in_use()
+            live = [spec.built for spec in self.neighbours.live() if spec.built is not None]
+            return {*of_images, *(layer for made in live for layer in made.layers)}
 
 
 def _runnable(image: Image, version: Version) -> Runnable:
@@ -429,8 +441,7 @@ def _runnable(image: Image, version: Version) -> Runnable:
         memory_mib=image_rules.memory_mib(version.settings),
         has_run_hook=image_rules.has_hook(version.settings, "run"),
         egress=tuple(egress),
-        layers=() if version.built is None else version.built.layers,
-        config=None if version.built is None else version.built.config,
+        built=version.built,
     )
 
 
@@ -451,6 +462,10 @@ def _known(image: Image, number: int) -> Version:
 
 def _name(arn: str) -> str:
     return arn.rpartition(":")[2]
+
+
+def _arn(name: str) -> str:
+    return names.image_arn(region=names.LOCAL_REGION, account=names.LOCAL_ACCOUNT, name=name)
 
 
 def _refuse_built_in(image: Image) -> None:
