@@ -14,11 +14,12 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
 from .. import __version__, deadline, errors, rendezvous, settings
+from ..wire import egress as rules
 from . import (
     acceptor,
     account,
@@ -26,6 +27,7 @@ from . import (
     api,
     builder,
     callers,
+    egress,
     front,
     httpd,
     iam_calls,
@@ -75,6 +77,7 @@ class Daemon:
         self._url = ""
         self._publishing = threading.Lock()  # guards the address and its file
         self._address: rendezvous.Daemon | None = None  # while it is to be published
+        self._outlet = egress.Outlet(config.environ)
         self._vms: vms.VMs | None = None
         self._front: front.Front | None = None
         self._images: images.Images | None = None
@@ -152,7 +155,15 @@ class Daemon:
                 record.listener, lambda sock: data_plane.serve(record, sock), name=f"endpoint {record.microvm_id}"
             )
 
-        return vms.VMs(driver, common, timers=timing, publish=publish, retire=serving.forget, ledger=notes)
+        return vms.VMs(
+            driver,
+            common,
+            timers=timing,
+            publish=publish,
+            retire=serving.forget,
+            ledger=notes,
+            outlet=self._outlet,
+        )
 
     def _open_images(
         self, driver: interface.Driver, common: vms.Settings, opened: vms.VMs, kept: account.Account
@@ -161,13 +172,19 @@ class Daemon:
             return [record.spec for record in opened.all() if not record.is_ended]
 
         folder = self._config.folder
-        maker = builder.Builder(driver, folder, disk_bytes=common.disk_bytes, visible=common.visible)
+        maker = builder.Builder(
+            driver, folder, way_out=self._open_gate, disk_bytes=common.disk_bytes, visible=common.visible
+        )
         return images.Images(
             image_store.Store(folder),
             image_builds.Workshop(maker, kept.objects, logs=kept.logs),
             images.Neighbours(kept.tags, role_exists=kept.roles.exists, live=live),
             created_at=_made_at(folder),
         )
+
+    def _open_gate(self, allowed: Sequence[str], log: Callable[[str], None]) -> egress.Gate:
+        """The way out for a step of a build."""
+        return egress.Gate(rules.parse(allowed), log, outlet=self._outlet)
 
     def _control_plane(
         self,

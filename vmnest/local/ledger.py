@@ -162,7 +162,7 @@ def _spec(members: object) -> records.Spec:
     for member in ("ingress", "egress"):
         known[member] = tuple(cast("list[str]", known[member]))
     try:
-        return records.Spec(**known, options=options.Options(**chosen), built=_built(image))  # type: ignore[arg-type]  # as above
+        return records.Spec(**known, options=options.Options.from_note(chosen), built=_built(image))  # type: ignore[arg-type]  # as above
     except TypeError as error:
         raise ValueError(str(error)) from error
 

@@ -168,7 +168,7 @@ def _describe(cloud: Cloud, record: records.Record) -> Wire:
                 "driver": cloud.vms.driver.name,
                 "enforced": None,
                 **(record.machine.facts if record.machine is not None else {}),
-                "egress": "none",
+                **({"egress_refused": list(record.gate.refusals)} if record.gate is not None else {}),
             },
         }
 

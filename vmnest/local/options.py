@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..wire import names
+from .. import errors
+from ..wire import egress, names
 from . import faults
 
 DEFAULT_MEMORY_MIB = 2048
@@ -17,14 +19,34 @@ _MAX_CPUS = 4096
 
 @dataclass(frozen=True)
 class Options:
-    """``cpus`` (None: all of them) and ``memory_mib``."""
+    """``cpus`` (None: all of them), ``memory_mib``, and what may be reached: rules of ``wire.egress``."""
 
     cpus: float | None = None
     memory_mib: int = DEFAULT_MEMORY_MIB
+    egress_allow: tuple[str, ...] = ()
+
+    @property
+    def rules(self) -> egress.Rules:
+        """What may be reached."""
+        return egress.parse(self.egress_allow)
 
     def to_wire(self) -> dict[str, object]:
         """As members of ``localDetails``."""
-        return {"cpus": self.cpus, "memory": self.memory_mib}
+        return {"cpus": self.cpus, "memory": self.memory_mib, "egress": list(self.egress_allow)}
+
+    @classmethod
+    def from_note(cls, members: Mapping[str, object]) -> Options:
+        """Of a note that has them as members of JSON.
+
+        Raises:
+            ValueError: they make no sense.
+        """
+        try:
+            allowed = members.get("egress_allow", ())
+            options = cls(**{**members, "egress_allow": tuple(allowed)})  # type: ignore[arg-type]
+            return dataclasses.replace(options, egress_allow=options.rules.texts)
+        except (TypeError, errors.UsageError) as error:
+            raise ValueError(str(error)) from error
 
 
 def parse_options(text: str | None, *, memory_mib: int = DEFAULT_MEMORY_MIB) -> Options:
@@ -44,9 +66,7 @@ def parse_options(text: str | None, *, memory_mib: int = DEFAULT_MEMORY_MIB) -> 
     unknown = sorted(set(fields) - {"cpus", "memory", "egress_allow"})
     if unknown:
         raise faults.validation(f"{names.LOCAL_OPTIONS_HEADER} has unknown members: {', '.join(unknown)}")
-    if fields.get("egress_allow"):
-        raise faults.validation("This local cloud gives no MicroVM access to the network: egress_allow must be empty.")
-    return Options(cpus=_cpus(fields), memory_mib=_memory(fields, memory_mib))
+    return Options(cpus=_cpus(fields), memory_mib=_memory(fields, memory_mib), egress_allow=_egress(fields))
 
 
 def _cpus(fields: Mapping[str, object]) -> float | None:
@@ -65,3 +85,15 @@ def _memory(fields: Mapping[str, object], default: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not _MIN_MEMORY_MIB <= value <= _MAX_MEMORY_MIB:
         raise faults.validation(f"memory must be a whole number of MiB, {_MIN_MEMORY_MIB} to {_MAX_MEMORY_MIB}")
     return value
+
+
+def _egress(fields: Mapping[str, object]) -> tuple[str, ...]:
+    value = fields.get("egress_allow")
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise faults.validation("egress_allow must be a list of hosts")
+    try:
+        return egress.parse(value).texts
+    except errors.UsageError as error:
+        raise faults.validation(error.message) from error

@@ -19,6 +19,7 @@ from ..wire import names
 from . import hooks
 from .built import Built
 from .drivers import interface
+from .egress import Gate
 from .options import Options
 from .timers import Timer
 
@@ -136,7 +137,8 @@ class Passage(Protocol):
 class Record:
     """One MicroVM.
 
-    ``changed`` guards what changes (state, its reason and times, machine, is_waking, passages) and wakes who waits.
+    ``changed`` guards what changes (state, its reason and times, machine, gate, is_waking, passages) and wakes who
+    waits.
 
     Attributes:
         listener: What its endpoint listens on; None for a VM that ended under an earlier daemon.
@@ -144,6 +146,7 @@ class Record:
         suspended_at: Since when it is SUSPENDED.
         is_waking: It is SUSPENDED, but on its way to RUNNING.
         touched_at: When (on the monotonic clock) bytes last passed through the endpoint. Written without the lock.
+        gate: Lets its programs out; None while nothing does.
         wake: Makes a SUSPENDED VM run again; set by whoever keeps the record. ``changed`` is held.
         ledger: What every step is told to.
     """
@@ -174,6 +177,7 @@ class Record:
         self.terminated_at: float | None = None
         self.suspended_at: float | None = None
         self.machine: interface.Machine | None = None
+        self.gate: Gate | None = None
         self.is_waking = False
         self.touched_at = 0.0
         self.lifetime: Timer | None = None  # the end of its life
@@ -238,9 +242,14 @@ class Record:
             self._passages.discard(passage)
 
     def cut_passages(self) -> None:
-        """End the connections of requests that are in the VM: they do not survive a suspend. ``changed`` is held."""
+        """End the connections of requests that are in the VM, and those that its programs made to the outside.
+
+        They do not survive a suspend. ``changed`` is held.
+        """
         for passage in self._passages:
             passage.cut()
+        if self.gate is not None:
+            self.gate.cut()
 
     def _is_up_or_over(self) -> bool:
         if self.state == names.SUSPENDED and not self.is_waking:

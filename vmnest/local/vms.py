@@ -21,8 +21,10 @@ from dataclasses import dataclass
 
 from .. import deadline, errors, rendezvous
 from ..wire import names
-from . import acceptor, faults, hooks, records, suspending, workers
+from . import acceptor, build_layers, faults, hooks, records, suspending, workers
+from .built import platform_environment
 from .drivers import interface
+from .egress import Gate, Outlet
 from .timers import Timers
 
 _LOG = logging.getLogger(__name__)
@@ -56,6 +58,7 @@ class VMs:
         publish: Called with a new record: from now on its listener is to be served.
         retire: Called with the listener of a VM that nobody needs any more.
         ledger: Is told every change.
+        outlet: Makes the connections to the outside for those that may have some.
         clock: Time of day for the records, and the clock of ``timers``.
     """
 
@@ -68,6 +71,7 @@ class VMs:
         publish: Publish,
         retire: Callable[[socket.socket], None],
         ledger: records.Ledger | None = None,
+        outlet: Outlet | None = None,
         clock: deadline.Clock = deadline.SYSTEM_CLOCK,
     ) -> None:
         self.driver = driver
@@ -77,6 +81,7 @@ class VMs:
         self._retire = retire
         self._clock = clock
         self._ledger = ledger or records.NoLedger()
+        self._outlet = outlet or Outlet()
         self._work = workers.Workers()
         self._suspender = suspending.Suspender(end=self._end, work=self._work, timing=timers, clock=clock)
         self._lock = threading.Lock()  # guards all below
@@ -234,10 +239,16 @@ class VMs:
         if not is_wanted:
             self._stop(record, machine)
             return
+        config = record.spec.hooks
         try:
-            hooks.post_run(machine, microvm_id=record.microvm_id, payload=record.spec.payload)
+            # No memory is kept with an image: what was ready when it was built has begun anew.
+            hooks.await_image_hook(machine, "ready", config=config)
+            hooks.post_run(machine, microvm_id=record.microvm_id, payload=record.spec.payload, config=config)
         except hooks.HookError as error:
             self._end(record, reason=error.message)
+            return
+        except errors.LocalCloudError as error:  # it has ended meanwhile, which is heard by other ways
+            _LOG.info("%s: %s", record.microvm_id, error)
             return
         with record.changed:
             if record.advance(records.RAN):
@@ -248,17 +259,50 @@ class VMs:
         folder = os.path.join(self._settings.folder, FOLDER, record.microvm_id)
         os.makedirs(folder, mode=0o700)
         self._limit(record)
+        built, config = spec.built, None if spec.built is None else spec.built.config
+        layers = () if built is None else built.layers
         launch = interface.Launch(
             microvm_id=record.microvm_id,
             folder=folder,
             environment=_environment(spec),
+            command=None if config is None else config.command,
+            workdir=None if config is None else config.workdir,
+            image_layers=tuple(os.path.join(self._settings.folder, build_layers.FOLDER, name) for name in layers),
             memory_mib=spec.options.memory_mib,
             disk_bytes=self._settings.disk_bytes,
             max_seconds=spec.max_seconds + LIFETIME_GRACE_SECONDS,
             cpus=spec.options.cpus,
             visible=tuple(self._settings.visible),
+            egress=bool(spec.options.egress_allow),
         )
-        return self.driver.start(launch, on_end=lambda ended: self.on_end(record, ended))
+        machine = self.driver.start(launch, on_end=lambda ended: self.on_end(record, ended))
+        try:
+            self._open_gate(record, machine)
+        except BaseException:
+            machine.stop()
+            raise
+        return machine
+
+    def _open_gate(self, record: records.Record, machine: interface.Machine) -> None:
+        """Let its programs reach what they may."""
+        rules = record.spec.options.rules
+        if not rules.rules:
+            return
+        listener = machine.egress_listener()
+        gate = Gate(rules, lambda line: _LOG.info("%s: %s", record.microvm_id, line), outlet=self._outlet)
+        gate.serve(listener)
+        with record.changed:
+            if not record.is_ended:
+                record.gate = gate
+                return
+        gate.close()
+
+    def _open_gate_again(self, record: records.Record, machine: interface.Machine) -> None:
+        """The same for a VM of an earlier daemon, which goes on without, should that fail."""
+        try:
+            self._open_gate(record, machine)
+        except errors.LocalCloudError as error:
+            _LOG.warning("%s has no egress any more: %s", record.microvm_id, error)
 
     def _limit(self, record: records.Record) -> None:
         """End it when its lifetime is over."""
@@ -280,6 +324,8 @@ class VMs:
             self._limit(record)
             self._suspender.watch(record)
             is_ending = record.state == names.TERMINATING
+        if not is_ending:
+            self._work.spawn(f"egress {record.microvm_id}", lambda: self._open_gate_again(record, machine))
         if is_ending:
             self._work.spawn(f"end {record.microvm_id}", lambda: self._stop(record, machine))
 
@@ -300,7 +346,7 @@ class VMs:
         if is_told:
             # A hook that fails does not keep a VM alive.
             try:
-                hooks.post_terminate(machine)
+                hooks.post_terminate(machine, config=record.spec.hooks)
             except hooks.HookError as error:
                 _LOG.info("%s: %s", record.microvm_id, error)
         try:
@@ -318,6 +364,10 @@ class VMs:
         self._work.spawn(f"tidy {record.microvm_id}", lambda: self._tidy(record))
 
     def _tidy(self, record: records.Record) -> None:
+        with record.changed:
+            gate, record.gate = record.gate, None
+        if gate is not None:
+            gate.close()
         folder = os.path.join(self._settings.folder, FOLDER, record.microvm_id)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
@@ -340,10 +390,6 @@ class VMs:
 
 
 def _environment(spec: records.Spec) -> Mapping[str, str]:
-    """What AWS sets in every MicroVM."""
-    return {
-        "AWS_LAMBDA_MICROVM_IMAGE_NAME": spec.image_arn.rpartition(":")[2],
-        "AWS_LAMBDA_MICROVM_IMAGE_ARN": spec.image_arn,
-        "AWS_LAMBDA_MICROVM_IMAGE_VERSION": spec.image_version,
-        "AWS_REGION": names.LOCAL_REGION,
-    }
+    """What AWS sets in every MicroVM, and what its image says."""
+    own = {} if spec.built is None else spec.built.config.environment
+    return {**platform_environment(spec.image_arn, spec.image_version), **own}

@@ -191,7 +191,7 @@ class TestForms:
         assert body["state"] == "PENDING"
         assert body["stateReason"] is None
         assert isinstance(body["startedAt"], float | int)
-        assert body["localDetails"]["egress"] == "none"
+        assert body["localDetails"]["egress"] == []
 
     def test_local_options_must_be_signed(self, plane):
         body = json.dumps({"imageIdentifier": IMAGE}).encode()

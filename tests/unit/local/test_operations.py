@@ -81,7 +81,7 @@ class TestRun:
             "driver": "fake",
             "isolation": "namespace",
             "enforced": "watch",
-            "egress": "none",
+            "egress": [],
         }
 
     def test_the_image_must_be_there(self, stage):

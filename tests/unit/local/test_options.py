@@ -1,5 +1,8 @@
 """The header ``vmnest-local-options``."""
 
+import dataclasses
+import json
+
 import pytest
 
 from vmnest.local import faults, options
@@ -14,7 +17,27 @@ def test_what_is_asked_for_is_read():
 
 
 def test_what_holds_is_told():
-    assert options.Options(2.0, 256).to_wire() == {"cpus": 2.0, "memory": 256}
+    told = options.Options(2.0, 256, ("pypi.org",)).to_wire()
+    assert told == {"cpus": 2.0, "memory": 256, "egress": ["pypi.org"]}
+
+
+def test_what_may_be_reached_is_read_in_one_form():
+    found = options.parse_options('{"egress_allow": ["PyPI.org.", "pypi.org:443", "pypi.org", "Internet"]}')
+    assert found.egress_allow == ("pypi.org", "pypi.org:443", "internet")
+    assert found.rules.texts == found.egress_allow
+    assert not options.Options().rules.rules
+
+
+def test_a_note_is_read_as_it_was_written():
+    kept = options.Options(2.0, 256, ("pypi.org", "[::1]:80"))
+    assert options.Options.from_note(json.loads(json.dumps(dataclasses.asdict(kept)))) == kept
+    assert options.Options.from_note({"cpus": None, "memory_mib": 256}) == options.Options(None, 256)
+
+
+@pytest.mark.parametrize("members", [{"disk": 1}, {"egress_allow": ["a b"]}, {"egress_allow": 1}])
+def test_a_note_that_makes_no_sense_is_none(members):
+    with pytest.raises(ValueError, match=r"."):
+        options.Options.from_note(members)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +54,9 @@ def test_what_holds_is_told():
         ('{"memory": 1}', "memory must be"),
         ('{"memory": 512.5}', "memory must be"),
         ('{"memory": true}', "memory must be"),
-        ('{"egress_allow": ["internet"]}', "egress_allow must be empty"),
+        ('{"egress_allow": "internet"}', "egress_allow must be a list of hosts"),
+        ('{"egress_allow": ["*"]}', "not allowed to a sandbox as egress"),
+        ('{"egress_allow": [1]}', "must be texts"),
     ],
 )
 def test_what_makes_no_sense_is_a_validation_error(text, message):
