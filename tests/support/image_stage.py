@@ -122,6 +122,7 @@ class ImageStage:
 
     Attributes:
         roles: ARNs of the roles that there are.
+        connectors: States of the account's own connectors, by ARN.
         live: What MicroVMs were started with that have not ended, unless ``live`` says so.
     """
 
@@ -137,6 +138,7 @@ class ImageStage:
         self.logs = Logs()
         self.roles = {ROLE}
         self.live: list[records.Spec] = []
+        self.connectors: dict[str, str] = {}
         self.tags = account.Tags(str(folder))
         self.store = image_store.Store(str(folder))
         self.workshop = image_builds.Workshop(self.builder, self.objects, logs=self.logs, clock=clock)
@@ -147,6 +149,7 @@ class ImageStage:
                 self.tags,
                 role_exists=lambda arn: arn in self.roles,
                 live=live or (lambda: list(self.live)),
+                connector_state=self.connectors.get,
             ),
             created_at=CREATED_AT,
             clock=clock,

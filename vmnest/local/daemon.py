@@ -178,7 +178,7 @@ class Daemon:
         return images.Images(
             image_store.Store(folder),
             image_builds.Workshop(maker, kept.objects, logs=kept.logs),
-            images.Neighbours(kept.tags, role_exists=kept.roles.exists, live=live),
+            images.Neighbours(kept.tags, kept.roles.exists, live=live, connector_state=kept.connectors.state_of),
             created_at=_made_at(folder),
         )
 
@@ -200,7 +200,7 @@ class Daemon:
             cloud,
             keys=keys,
             own_routes={
-                ("GET", rendezvous.STATUS_PATH): lambda: self._status(opened),
+                ("GET", rendezvous.STATUS_PATH): lambda: self._status(opened, known),
                 ("POST", rendezvous.SHUTDOWN_PATH): self._shut_down,
                 ("POST", rendezvous.RETIRE_PATH): lambda: self._retire(opened, known),
             },
@@ -213,7 +213,7 @@ class Daemon:
 
     # -- its own calls -------------------------------------------------------------------------------------------------
 
-    def _status(self, opened: vms.VMs) -> api.Own:
+    def _status(self, opened: vms.VMs, known: images.Images) -> api.Own:
         counts: dict[str, int] = {}
         for record in opened.all():
             counts[record.state] = counts.get(record.state, 0) + 1
@@ -226,7 +226,7 @@ class Daemon:
                 "driver": opened.driver.name,
                 "isolation": opened.driver.isolation,
                 "microvms": counts,
-                "idle_seconds": opened.idle_seconds(),
+                "idle_seconds": min(opened.idle_seconds(), known.idle_seconds()),
                 "idle_exit_seconds": self._config.idle_seconds,
             }
         )

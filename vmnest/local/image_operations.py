@@ -39,7 +39,7 @@ def create_image(known: images.Images, params: Wire) -> Wire:
     """CreateMicrovmImage: answers CREATING, and the build begins."""
 
     def create() -> Wire:
-        settings = image_rules.parse_settings(params, role_exists=known.neighbours.role_exists)
+        settings = _settings(known, params)
         tags = {key: str(value) for key, value in image_rules.mapping(params, "tags").items()}
         image, version = known.create(str(params["name"]), settings, tags=tags)
         return {**_draft(image, version), "tags": tags or None}
@@ -53,7 +53,7 @@ def update_image(known: images.Images, params: Wire) -> Wire:
     def update() -> Wire:
         identifier = str(params["imageIdentifier"])
         known.get(identifier, action="UpdateMicrovmImage")  # that there is one comes first
-        settings = image_rules.parse_settings(params, role_exists=known.neighbours.role_exists)
+        settings = _settings(known, params)
         return _draft(*known.update(identifier, settings))
 
     return known.once("UpdateMicrovmImage", params, update)
@@ -77,6 +77,11 @@ def delete_image(known: images.Images, params: Wire) -> Wire:
     image = known.delete(str(params["imageIdentifier"]))
     state = image_records.DELETED if image is None else image.state
     return {"imageIdentifier": params["imageIdentifier"], "state": state}
+
+
+def _settings(known: images.Images, params: Wire) -> dict[str, object]:
+    around = known.neighbours
+    return image_rules.parse_settings(params, role_exists=around.role_exists, connector_state=around.connector_state)
 
 
 def _draft(image: Image, version: Version) -> dict[str, object]:

@@ -47,8 +47,13 @@ def base_arn() -> str:
     return names.image_arn(region=names.LOCAL_REGION, account="aws", name=BASE_NAME)
 
 
-def parse_settings(params: Wire, *, role_exists: RoleExists) -> dict[str, object]:
+def parse_settings(params: Wire, *, role_exists: RoleExists, connector_state: connectors.StateOf) -> dict[str, object]:
     """What a version is to be made with, defaults filled in.
+
+    Args:
+        params: The call's.
+        role_exists: Whether the account has a role of that ARN.
+        connector_state: The state of a connector of the account's own; None if there is none of that ARN.
 
     Raises:
         faults.Fault: the service would refuse it.
@@ -59,7 +64,9 @@ def parse_settings(params: Wire, *, role_exists: RoleExists) -> dict[str, object
     _check_architecture(params)
     _check_environment(mapping(params, "environmentVariables"))
     _check_hooks(mapping(params, "hooks"))
-    egress = connectors.check_egress([str(arn) for arn in _items(params, "egressNetworkConnectors")])
+    egress = connectors.check_egress(
+        [str(arn) for arn in _items(params, "egressNetworkConnectors")], state_of=connector_state
+    )
     _check_role(str(params["buildRoleArn"]), role_exists=role_exists)
     return {
         **{name: params[name] for name in _KEPT if params.get(name) is not None},

@@ -20,6 +20,7 @@ from .. import deadline, errors
 from ..wire import names
 from . import (
     account,
+    connectors,
     faults,
     image_builds,
     image_builtin,
@@ -68,11 +69,13 @@ class Neighbours:
         tags: Tags of all resources.
         role_exists: Whether there is a role of that ARN.
         live: What the MicroVMs that have not ended were started with.
+        connector_state: The state of a connector of the account's own; None if there is none of that ARN.
     """
 
     tags: account.Tags
     role_exists: image_rules.RoleExists
     live: Callable[[], Sequence[records.Spec]]
+    connector_state: connectors.StateOf
 
 
 class Images:

@@ -9,8 +9,10 @@ CONNECTOR = INTERNET.removesuffix("INTERNET_EGRESS")
 RUNTIME_HOOKS = ["run", "resume", "suspend", "terminate"]
 
 
-def parse(*, roles=(ROLE,), **changes):
-    return image_rules.parse_settings({**SETTINGS, **changes}, role_exists=lambda arn: arn in roles)
+def parse(*, roles=(ROLE,), connectors=None, **changes):
+    return image_rules.parse_settings(
+        {**SETTINGS, **changes}, role_exists=lambda arn: arn in roles, connector_state=(connectors or {}).get
+    )
 
 
 def refusal(**changes):
@@ -136,6 +138,13 @@ class TestRefusals:
     )
     def test_a_connector_is_one_that_there_is(self, arn, message):
         assert refusal(egressNetworkConnectors=[arn]) == message
+
+    def test_a_connector_of_the_accounts_own_must_be_active(self):
+        arn = "arn:aws:lambda:us-east-1:000000000000:network-connector:nc-1"
+        assert parse(egressNetworkConnectors=[arn], connectors={arn: "ACTIVE"})["egressNetworkConnectors"] == [arn]
+        for known in ({arn: "PENDING"}, {}):
+            with pytest.raises(faults.Fault):
+                parse(egressNetworkConnectors=[arn], connectors=known)
 
     @pytest.mark.parametrize(
         ("arn", "roles"),

@@ -12,7 +12,7 @@ from vmnest.local import builder, faults, image_rules, images, options, records
 
 LOCAL = ARN + "local"
 DEMO = ARN + "demo"
-READY = image_rules.parse_settings(SETTINGS, role_exists=lambda arn: True)
+READY = image_rules.parse_settings(SETTINGS, role_exists=lambda arn: True, connector_state=lambda arn: None)
 HOOKS = {
     "port": 9000,
     "microvmImageHooks": {"ready": "ENABLED"},
