@@ -285,6 +285,8 @@ class Download(io.RawIOBase):
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
+        if self.closed:
+            raise ValueError("the download is closed")
         target = memoryview(buffer).cast("B")
         if not self._piece:
             self._piece = memoryview(next(self._chunks, b""))
