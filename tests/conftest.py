@@ -7,6 +7,7 @@ pytest_plugins = [
     "tests.support.cells",
     "tests.support.cli",
     "tests.support.clock",
+    "tests.support.account",  # after the clock
     "tests.support.agent_client",  # after the clock, which it moves
     "tests.support.cloud",
     "tests.support.forward",  # after the authority
