@@ -7,7 +7,10 @@ impatience with chunks) is in the unit tests, against a double.
 import hashlib
 import io
 import json
+import os
 import random
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 
@@ -17,7 +20,9 @@ from botocore.config import Config
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.support import paths
 from tests.support.moto_server import serving_moto, switch_on_authentication
+from tests.support.s3_double import serving_double
 from vmnest import errors, transport
 from vmnest.aws import credentials, s3_requests, service
 from vmnest.aws.credentials import Credentials
@@ -250,3 +255,42 @@ def test_a_bucket_is_emptied_of_versions_markers_and_uploads(s3, moto, bucket):
 def test_what_does_not_exist_cannot_be_emptied(s3):
     with pytest.raises(errors.ResourceNotFoundError):
         s3.empty("no-such-bucket-anywhere", deadline=until())
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+UPLOAD = """
+import resource, sys
+from tests.support.s3_double import KEY
+from vmnest import transport
+from vmnest.aws import credentials, service
+from vmnest.aws.s3 import S3
+from vmnest.deadline import NEVER
+
+url, path, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+keys = credentials.StaticSource(KEY)
+client = S3(service.Service("s3", endpoint=url, region="us-east-1", credentials=keys, transport=transport.shared()))
+client.exists("bucket", "key")  # loads all that it takes
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with open(path, "rb") as file:
+    client.upload("bucket", "key", file, size=size, deadline=NEVER)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+SPARSE_BYTES = 256 * 2**20
+MOST_GROWTH_KIB = 16 * 1024  # one part alone is half of it
+
+
+def test_a_large_file_takes_little_memory(tmp_path):
+    path = tmp_path / "sparse"
+    with open(path, "wb") as file:
+        file.truncate(SPARSE_BYTES)
+    with serving_double() as double:
+        done = subprocess.run(
+            [sys.executable, "-c", UPLOAD, double.url, str(path), str(SPARSE_BYTES)],
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=120,
+            env={**os.environ, "PYTHONPATH": str(paths.ROOT)},
+        )
+        assert double.objects["/bucket/key"].size == SPARSE_BYTES
+    assert int(done.stdout) < MOST_GROWTH_KIB
