@@ -132,10 +132,11 @@ class Codec:
         Raises:
             errors.UsageError: the rules have no host for this (a region that cannot be one, for example).
         """
-        found = self._resolve(request, endpoint=endpoint, region=region)
+        variant = self._variant if endpoint is None else codec.Variant()
+        found = self._resolve(request, endpoint=endpoint, region=region, variant=variant)
         scheme = _scheme(found)
         if scheme is None and endpoint is not None:
-            scheme = _scheme(self._resolve(request, endpoint=None, region=region))
+            scheme = _scheme(self._resolve(request, endpoint=None, region=region, variant=variant))
         scheme = scheme or {}
         base = found.url.rstrip("/")
         prefix = request.rule_params.get(_HOST_PREFIX)
@@ -145,11 +146,11 @@ class Codec:
             base, scheme.get("signingRegion") or region, scheme.get("signingName") or self._data.ours.signing_name
         )
 
-    def _resolve(self, request: codec.Request, *, endpoint: str | None, region: str) -> Any:
+    def _resolve(self, request: codec.Request, *, endpoint: str | None, region: str, variant: codec.Variant) -> Any:
         wanted: dict[str, object] = {
             "AWS::Region": region,
-            "AWS::UseFIPS": endpoint is None and self._variant.is_fips,
-            "AWS::UseDualStack": endpoint is None and self._variant.is_dualstack,
+            "AWS::UseFIPS": variant.is_fips,
+            "AWS::UseDualStack": variant.is_dualstack,
             "SDK::Endpoint": endpoint,
             # A host name in front of an address that somebody configured leads nowhere.
             "AWS::S3::ForcePathStyle": endpoint is not None,
