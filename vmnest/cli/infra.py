@@ -149,16 +149,10 @@ def _up(options: _StackOptions) -> None:
             timeout=options.timeout or infra.UP_SECONDS,
             front=board,
         )
-    found = [_flat(each) for each in _stacks(data)]
+    found = _stacks(data)
     # As "infra output" prints them, which programs read.
     shown = found[0] if len(found) == 1 else {"stacks": found, "count": len(found)}
     output.result(data, options=options, text=render.render_json(shown, indented=True))
-
-
-def _flat(stack: Mapping[str, object]) -> dict[str, object]:
-    outputs = stack["outputs"]
-    assert isinstance(outputs, dict)
-    return {name: value for name, value in {**stack, **outputs}.items() if name != "outputs"}
 
 
 def _refresh(options: _StackOptions) -> None:

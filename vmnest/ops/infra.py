@@ -118,7 +118,7 @@ def up_infra(
             on_event=None if front is None else lambda event: front.on_event(work.label, event),
             deadline=deadline,
         )
-        return {**work.describe(), "outputs": dict(state.outputs)}
+        return _outputs_view(state)
 
     return {"stacks": works.each_of(found, up, deadline=deadline, parallelism=parallelism, front=front)}
 

@@ -63,8 +63,8 @@ def test_what_is_previewed_is_done_and_then_nothing_is_left_to_do(
     front = RecordingFront()
     up = only(infra.up_infra(front=front))
     assert (up["project"], up["stack"], up["target"], up["region"]) == ("demo", "dev", "aws", "us-east-1")
-    assert set(up["outputs"]) >= {"image_arn", "image_version", "execution_role_arn", "build_bucket"}
-    assert infra.infra_outputs() == {"project": "demo", "stack": "dev", "target": "aws", **up["outputs"]}
+    assert set(up) >= {"image_arn", "image_version", "execution_role_arn", "build_bucket"}
+    assert infra.infra_outputs() == up
     done = [("demo/dev", f"done {name}") for name in ("role", "bucket", "guest_object", "image")]
     assert front.told == [("demo/dev", "begin"), ("demo/dev", "plan"), *done, ("demo/dev", "end")]
     plan = only(infra.preview_infra())
@@ -80,8 +80,8 @@ def test_a_changed_guest_is_told_with_what_differs_and_rebuilt(memory_account: M
     assert step["changes"]
     assert set(step["changes"][0]) == {"field", "old", "new"}
     after = only(infra.up_infra())
-    assert (before["outputs"]["image_version"], after["outputs"]["image_version"]) == ("1.0", "2.0")
-    assert only(infra.up_infra(rebuild=True))["outputs"]["image_version"] == "3.0"
+    assert (before["image_version"], after["image_version"]) == ("1.0", "2.0")
+    assert only(infra.up_infra(rebuild=True))["image_version"] == "3.0"
 
 
 def test_what_is_gone_is_dropped_from_the_record(memory_account: MemoryAccount, tmp_path: Path) -> None:
