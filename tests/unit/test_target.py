@@ -170,3 +170,50 @@ def test_an_endpoint_for_aws_that_is_the_local_cloud_is_refused(shared_cloud: Lo
     # Another server on this machine, moto for one, is as good an endpoint as any.
     elsewhere = {**shared_cloud.environ, "AWS_ENDPOINT_URL_LAMBDA_MICROVMS": "http://127.0.0.1:9"}
     aws(**elsewhere).control(deadline=Deadline(10))
+
+
+CALLER = b"""<GetCallerIdentityResponse><GetCallerIdentityResult><Account>000000000042</Account>
+</GetCallerIdentityResult></GetCallerIdentityResponse>"""
+KEYS = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "x"}
+
+
+def test_the_account_is_the_one_that_the_keys_belong_to() -> None:
+    with peers.serving(peers.Answer(200, CALLER)) as peer:
+        target = aws(**KEYS, AWS_ENDPOINT_URL_STS=peer.url)
+        assert target.account_id(deadline=Deadline(10)) == "000000000042"
+    assert peer.requests[0].body == b"Action=GetCallerIdentity&Version=2011-06-15"
+
+
+def test_an_answer_without_an_account_is_none() -> None:
+    empty = CALLER.replace(b"<Account>000000000042</Account>", b"")
+    with peers.serving(peers.Answer(200, empty)) as peer, pytest.raises(errors.AnswerInvalidError, match="account"):
+        aws(**KEYS, AWS_ENDPOINT_URL_STS=peer.url).account_id(deadline=Deadline(10))
+
+
+@pytest.mark.parametrize("name", ["iam", "ec2", "logs", "cloudwatch", "s3", "lambda-core"])
+def test_each_service_is_called_at_its_own_endpoint(name: str) -> None:
+    variable = {"logs": "CLOUDWATCH_LOGS", "lambda-core": "LAMBDA_CORE"}.get(name, name.upper())
+    target = aws(**KEYS, **{f"AWS_ENDPOINT_URL_{variable}": "http://127.0.0.1:9", "AWS_ENDPOINT_URL": "http://x"})
+    assert target.service(name, deadline=Deadline(10)).endpoint == "http://127.0.0.1:9"
+    assert aws(**KEYS).service("iam", deadline=Deadline(10)).endpoint is None
+
+
+def test_s3_is_the_client_of_the_target_s_region() -> None:
+    assert aws(**KEYS).s3(deadline=Deadline(10)).region == "eu-west-1"
+
+
+@pytest.mark.parametrize("name", ["s3", "iam", "lambda-core"])
+def test_no_service_of_aws_is_the_local_cloud(shared_cloud: LocalCloud, name: str) -> None:
+    variable = name.replace("-", "_").upper()
+    environ = {**shared_cloud.environ, **KEYS, f"AWS_ENDPOINT_URL_{variable}": shared_cloud.daemon.url}
+    with pytest.raises(errors.UsageError, match="is the local cloud"):
+        aws(**environ).service(name, deadline=Deadline(10))
+
+
+def test_here_all_services_are_the_daemon(local_cloud: LocalCloud) -> None:
+    environ = {"AGENT_SANDBOX_LOCAL_DIR": local_cloud.folder, **KEYS, "AWS_ENDPOINT_URL_STS": "http://127.0.0.1:9"}
+    target = local(**environ)
+    assert target.account_id(deadline=Deadline(10)) == names.LOCAL_ACCOUNT
+    assert target.s3(deadline=Deadline(10)).region == names.LOCAL_REGION
+    iam, lambda_core = (target.service(name, deadline=Deadline(10)) for name in ("iam", "lambda-core"))
+    assert iam.endpoint == lambda_core.endpoint

@@ -217,3 +217,25 @@ def test_the_order_loses_no_name(names: set[str]) -> None:
 def test_values_are_shown_as_java_shows_them() -> None:
     violation = constraints.Violation(("At",), "no", {"a": [True, None], "b": 5})
     assert violation.to_service() == "Value '{a=[true, null], b=5}' at 'at' failed to satisfy constraint: no"
+
+
+METRICS = model.Model("cloudwatch", model.read_data("cloudwatch", "service-2"), is_strict=False)
+
+
+@pytest.mark.parametrize(
+    ("raw", "value", "fits"),
+    [
+        ({"type": "double", "min": 1}, 1.5, True),
+        ({"type": "double", "min": 1}, 1, True),
+        ({"type": "double", "min": 1}, 0.5, False),
+        ({"type": "double"}, True, False),
+        ({"type": "double"}, "1.5", False),
+        ({"type": "float"}, 1.5, True),
+        ({"type": "blob", "max": 3}, b"abc", True),
+        ({"type": "blob", "max": 3}, b"abcd", False),
+        ({"type": "blob"}, "text", False),
+    ],
+)
+def test_types_of_the_classic_services_are_checked_too(raw: dict[str, Any], value: object, fits: bool) -> None:
+    wanted = model.Shape(METRICS, name="Any", raw=raw)
+    assert (client_side(wanted, value) == []) is fits

@@ -3,7 +3,7 @@
 import pytest
 
 from vmnest import errors
-from vmnest.aws import endpoint
+from vmnest.aws import codec, endpoint
 
 SERVICE = "lambda-microvms"
 
@@ -96,3 +96,41 @@ def test_an_override_that_is_no_url_names_its_source_and_not_itself(url):
     with pytest.raises(errors.SettingError, match="AWS_ENDPOINT_URL ") as caught:
         endpoint.resolve(SERVICE, region="us-east-1", environ={"HOME": "/nonexistent", "AWS_ENDPOINT_URL": url})
     assert "hunter2" not in caught.value.message
+
+
+@pytest.mark.parametrize("service", sorted(codec.CLASSIC))
+def test_a_classic_service_has_the_variable_that_botocore_reads(service):
+    from botocore.loaders import Loader
+
+    name = Loader().load_service_model(service, "service-2")["metadata"]["serviceId"].replace(" ", "_").upper()
+    environ = {"HOME": "/nonexistent", f"AWS_ENDPOINT_URL_{name}": "http://own/", "AWS_ENDPOINT_URL": "http://common"}
+    assert endpoint.resolve(service, region="us-east-1", environ=environ) == "http://own"
+    del environ[f"AWS_ENDPOINT_URL_{name}"]
+    assert endpoint.resolve(service, region="us-east-1", environ=environ) == "http://common"
+
+
+@pytest.mark.parametrize("service", sorted(codec.CLASSIC))
+def test_a_classic_service_without_an_override_goes_by_its_own_rules(service):
+    assert endpoint.resolve(service, region="us-east-1", environ={"HOME": "/nonexistent"}) is None
+
+
+def test_the_profile_names_an_endpoint_for_logs_as_botocore_spells_it(tmp_path):
+    (tmp_path / "config").write_text(
+        "[default]\nservices = mine\n[services mine]\ncloudwatch_logs =\n  endpoint_url = http://logs\n"
+    )
+    environ = {"HOME": "/nonexistent", "AWS_CONFIG_FILE": str(tmp_path / "config")}
+    assert endpoint.resolve("logs", region="us-east-1", environ=environ) == "http://logs"
+    assert endpoint.resolve("cloudwatch", region="us-east-1", environ=environ) is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, (False, False)),
+        ({"AWS_USE_FIPS_ENDPOINT": "true"}, (True, False)),
+        ({"AWS_USE_DUALSTACK_ENDPOINT": "TRUE", "AWS_USE_FIPS_ENDPOINT": "false"}, (False, True)),
+        ({"AWS_PROFILE": "fips"}, (True, False)),
+    ],
+)
+def test_variants_are_chosen_by_variables_and_profile(environ, variables, expected):
+    assert endpoint.variant(environ={**environ, **variables}) == expected

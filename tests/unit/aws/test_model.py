@@ -206,3 +206,33 @@ def test_no_path_fits_two_operations(service: str) -> None:
         for (first, _), (second, _) in itertools.combinations(templates, 2):
             pairs = zip(first, second, strict=True)
             assert any(one != other and "{" not in one + other for one, other in pairs)
+
+
+@pytest.mark.parametrize("raw", [raw for _, raw in UNSUPPORTED], ids=[name for name, _ in UNSUPPORTED])
+def test_what_others_encode_is_only_described(raw: dict[str, Any]) -> None:
+    touch(model.Model("demo", raw, is_strict=False).operation("Put").input)
+
+
+@pytest.mark.parametrize("service", ["cloudwatch", "ec2", "iam", "logs", "s3", "sts"])
+def test_classic_services_are_described_as_botocore_reads_them(service: str) -> None:
+    raw = model.read_data(service, "service-2")
+    theirs = botocore.model.ServiceModel(raw, service)
+    ours = model.Model(service, raw, is_strict=False)
+    assert ours.signing_name == theirs.signing_name
+    for name in theirs.operation_names:
+        mine, judge = ours.operation(name), theirs.operation_model(name)
+        assert mine.method == judge.http["method"]
+        assert [mine.token_member] == (judge.idempotent_members or [None])
+        if judge.input_shape is not None:
+            assert mine.input is not None
+            assert list(mine.input.members) == list(judge.input_shape.members)
+            assert mine.input.required == set(judge.input_shape.required_members)
+            assert mine.input.payload == judge.input_shape.serialization.get("payload")
+
+
+def test_data_files_are_found_by_their_kind() -> None:
+    assert "ListRoles" in model.read_data("iam", "paginators-1")["pagination"]
+    assert "rules" in model.read_data("iam", "endpoint-rule-set-1")
+    assert any(each["id"] == "aws-cn" for each in model.read_partitions()["partitions"])
+    with pytest.raises(errors.DependencyMissingError, match="sts"):
+        model.read_data("sts", "nothing-1")

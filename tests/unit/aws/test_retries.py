@@ -82,3 +82,33 @@ def test_patience_has_an_end(kind, attempts):
     while made.delay_after(service_error(kind), left=None) is not None:
         pass
     assert made.attempts == attempts
+
+
+@pytest.mark.parametrize(
+    ("name", "is_look", "is_harmless"),
+    [
+        ("DescribeSubnets", True, True),
+        ("GetRole", True, True),
+        ("ListRoles", True, True),
+        ("HeadBucket", True, True),
+        ("FilterLogEvents", True, True),
+        ("PutRolePolicy", False, True),
+        ("AttachRolePolicy", False, True),
+        ("DeleteSecurityGroup", False, True),
+        ("AuthorizeSecurityGroupEgress", False, True),
+        ("CreateRole", False, True),
+        ("CreateSecurityGroup", False, True),
+        ("CreateTags", False, True),
+        ("AssumeRole", False, True),
+        ("CreateVpc", False, False),
+        ("CreatePolicyVersion", False, False),
+        ("RunInstances", False, False),
+        ("PutLogEvents", False, False),
+        ("PutMetricData", False, False),
+        ("Settle", False, False),
+        ("getRole", False, False),
+        ("", False, False),
+    ],
+)
+def test_the_name_of_a_classic_operation_tells_what_it_does(name, is_look, is_harmless):
+    assert (retries.is_look(name), retries.is_harmless_twice(name)) == (is_look, is_harmless)
