@@ -1,6 +1,6 @@
-"""S3 against moto with its authentication on: keys of any shape, versions, listings, buckets, parts.
+"""S3 against moto with its authentication on, and against the local cloud: keys, versions, lists, buckets, parts.
 
-moto computes each signature anew with botocore's signer. What it does not do as S3 does (regions, hidden errors,
+moto computes each signature anew with botocore's signer. What neither of them does as S3 does (regions, hidden errors,
 impatience with chunks) is in the unit tests, against a double.
 """
 
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import boto3
 import pytest
@@ -21,6 +22,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.support import paths
+from tests.support.cloud import open_cloud
 from tests.support.moto_server import serving_moto, switch_on_authentication
 from tests.support.s3_double import serving_double
 from vmnest import errors, transport
@@ -40,8 +42,8 @@ def until() -> Deadline:
     return Deadline(60)
 
 
-class Moto:
-    """A server that refuses what is not signed, and clients of it."""
+class Place:
+    """An S3 that refuses what is not signed, and clients of it."""
 
     def __init__(self, url: str, user: Credentials, sender: transport.Transport) -> None:
         self.url = url
@@ -64,10 +66,10 @@ class Moto:
         )
 
 
-@pytest.fixture(scope="module")
-def moto() -> Iterator[Moto]:
+@contextmanager
+def strict_moto() -> Iterator[tuple[str, Credentials]]:
+    """A moto that refuses what is not signed, and the keys of one who may do everything."""
     with serving_moto() as url:
-        sender = transport.Transport(environ={})
         iam = boto3.client(
             "iam", endpoint_url=url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="a"
         )
@@ -75,15 +77,29 @@ def moto() -> Iterator[Moto]:
         iam.put_user_policy(UserName="user", PolicyName="all", PolicyDocument=ALLOW_ALL)
         key = iam.create_access_key(UserName="user")["AccessKey"]
         switch_on_authentication(url)
+        yield url, credentials.build(key["AccessKeyId"], key["SecretAccessKey"])
+
+
+@contextmanager
+def local_cloud() -> Iterator[tuple[str, Credentials]]:
+    """The local cloud, which has an S3 of its own, and its keys."""
+    with open_cloud() as running:
+        yield running.url, credentials.build(running.keys.access_key, running.keys.secret_key)
+
+
+@pytest.fixture(scope="module", params=[strict_moto, local_cloud], ids=["moto", "local"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    with request.param() as (url, user):
+        sender = transport.Transport(environ={})
         try:
-            yield Moto(url, credentials.build(key["AccessKeyId"], key["SecretAccessKey"]), sender)
+            yield Place(url, user, sender)
         finally:
             sender.close()
 
 
 @pytest.fixture(scope="module")
-def s3(moto: Moto) -> S3:
-    return moto.s3()
+def s3(place: Place) -> S3:
+    return place.s3()
 
 
 @pytest.fixture
@@ -108,9 +124,9 @@ def read(s3: S3, bucket: str, key: str) -> bytes:
 
 
 @pytest.mark.parametrize("key", ODD_KEYS)
-def test_an_object_of_any_name_is_written_read_listed_and_removed(s3, moto, bucket, key):
+def test_an_object_of_any_name_is_written_read_listed_and_removed(s3, place, bucket, key):
     put(s3, bucket, key, key.encode())
-    assert moto.judge().get_object(Bucket=bucket, Key=key)["Body"].read() == key.encode()
+    assert place.judge().get_object(Bucket=bucket, Key=key)["Body"].read() == key.encode()
     assert read(s3, bucket, key) == key.encode()
     assert s3.exists(bucket, key).size == len(key.encode())
     assert [found.key for found in s3.objects(bucket)] == [key]
@@ -171,19 +187,19 @@ def test_a_listing_goes_through_all_pages(s3, bucket):
     assert [found.key for found in s3.objects(bucket, "a ")] == keys
 
 
-def test_a_large_object_is_that_of_the_file(s3, moto, bucket, tmp_path):
+def test_a_large_object_is_that_of_the_file(s3, place, bucket, tmp_path):
     content = random.Random(3).randbytes(2 * s3_requests.MIN_PART_BYTES + 17)
     (tmp_path / "file").write_bytes(content)
     with open(tmp_path / "file", "rb") as file:
         s3.upload(bucket, "a large+one", file, size=len(content), deadline=until(), metadata={"a": "b"})
-    head = moto.judge().head_object(Bucket=bucket, Key="a large+one")
+    head = place.judge().head_object(Bucket=bucket, Key="a large+one")
     assert (head["ContentType"], head["Metadata"]) == ("application/zip", {"a": "b"})
     assert head["ETag"].endswith('-3"')
     assert hashlib.sha256(read(s3, bucket, "a large+one")).digest() == hashlib.sha256(content).digest()
 
 
-def test_a_stranger_writes_nothing(moto, bucket):
-    stranger = moto.s3(by=credentials.build("AKIAUNKNOWN", "secret"))
+def test_a_stranger_writes_nothing(place, bucket):
+    stranger = place.s3(by=credentials.build("AKIAUNKNOWN", "secret"))
     with pytest.raises(errors.SignatureRefusedError):
         put(stranger, bucket, "key")
 
@@ -192,8 +208,8 @@ def test_a_stranger_writes_nothing(moto, bucket):
 
 
 @pytest.mark.parametrize("region", ["us-east-1", "eu-west-1"])
-def test_a_bucket_is_made_in_the_clients_region(moto, region):
-    client, name = moto.s3(region=region), f"bucket.with.dots-{region}"
+def test_a_bucket_is_made_in_the_clients_region(place, region):
+    client, name = place.s3(region=region), f"bucket.with.dots-{region}"
     assert client.create_bucket(name, deadline=until())
     assert client.region_of(name, deadline=until()) == region
     location = client.call("GetBucketLocation", {"Bucket": name}, deadline=until()).get("LocationConstraint")
@@ -202,14 +218,14 @@ def test_a_bucket_is_made_in_the_clients_region(moto, region):
     assert client.region_of(name, deadline=until()) is None
 
 
-def test_a_bucket_that_is_ours_is_not_made_twice(moto):
-    client = moto.s3(region="eu-west-1")
+def test_a_bucket_that_is_ours_is_not_made_twice(place):
+    client = place.s3(region="eu-west-1")
     assert client.create_bucket("twice", deadline=until())
     assert not client.create_bucket("twice", deadline=until())
     client.call("DeleteBucket", {"Bucket": "twice"}, deadline=until())
 
 
-def test_settings_that_want_a_checksum_get_one(s3, moto, bucket):
+def test_settings_that_want_a_checksum_get_one(s3, place, bucket):
     policy = json.dumps(
         {
             "Version": "2012-10-17",
@@ -229,15 +245,15 @@ def test_settings_that_want_a_checksum_get_one(s3, moto, bucket):
         "PutBucketPolicy": {"Policy": policy},
     }.items():
         s3.call(operation, {"Bucket": bucket, **params}, deadline=until())
-    assert moto.judge().get_bucket_versioning(Bucket=bucket)["Status"] == "Enabled"
+    assert place.judge().get_bucket_versioning(Bucket=bucket)["Status"] == "Enabled"
     named = {"Bucket": bucket}
     assert json.loads(s3.call("GetBucketPolicy", named, deadline=until())["Policy"]) == json.loads(policy)
     assert s3.call("GetBucketTagging", named, deadline=until())["TagSet"] == tags
     assert s3.call("GetPublicAccessBlock", named, deadline=until())["PublicAccessBlockConfiguration"] == blocked
 
 
-def test_a_bucket_is_emptied_of_versions_markers_and_uploads(s3, moto, bucket):
-    judge = moto.judge()
+def test_a_bucket_is_emptied_of_versions_markers_and_uploads(s3, place, bucket):
+    judge = place.judge()
     judge.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     for key in ODD_KEYS[:8]:
         put(s3, bucket, key, b"1")

@@ -97,6 +97,18 @@ def test_a_small_file_is_sent_again_after_a_fault(client, double, tmp_path):
     check_content(double, path)
 
 
+def test_a_refusal_before_the_body_was_read_is_heard(client, double, tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(random.Random(4).randbytes(s3_requests.SINGLE_BYTES))
+    told = failure(307, "TemporaryRedirect", x_amz_bucket_region="eu-west-1")
+    double.region = "eu-west-1"
+    double.before = lambda call: None if "/eu-west-1/" in call.headers["authorization"] else told
+    double.is_hasty = lambda call: "/eu-west-1/" not in call.headers["authorization"]
+    upload(client, path)
+    assert [call.region for call in double.calls] == ["eu-west-1"]
+    check_content(double, path)
+
+
 def test_a_file_in_memory_is_a_file(client, double):
     client.upload("bucket", "key", io.BytesIO(b"content"), size=7, deadline=NEVER)
     assert double.objects["/bucket/key"].content == b"content"
