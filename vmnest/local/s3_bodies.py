@@ -92,13 +92,12 @@ class Body:
 
     def _unchunked(self, raw: Iterator[bytes]) -> Iterator[bytes]:
         decoder = bodies.BodyDecoder(_CHUNKED)
-        try:
-            for piece in raw:
-                yield decoder.feed(piece)
-        except http1.MessageError as error:
-            if not self._incoming.is_complete and not decoder.complete:
-                raise
-            raise faults.Fault(error.message, error_type="InvalidChunkSizeError", status=400) from error
+        for piece in raw:
+            try:
+                payload = decoder.feed(piece)
+            except http1.MessageError as error:
+                raise faults.Fault(error.message, error_type="InvalidChunkSizeError", status=400) from error
+            yield payload
         if not decoder.complete or decoder.rest:
             raise _incomplete()
         self._trailers = decoder.trailers
