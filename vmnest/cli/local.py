@@ -74,6 +74,10 @@ def _text(data: dict[str, object]) -> str:
     assert isinstance(states, dict)
     if states:
         heads.append(("microvms", ", ".join(f"{count} {state}" for state, count in states.items())))
+    builds = data["builds"]
+    assert isinstance(builds, list)
+    if builds:
+        heads.append(("builds", ", ".join(map(str, builds))))
     text = render.render_members([("local cloud", "running" if data["running"] else "not running"), *heads])
     if alive:
         rows = [(each["name"], each["state"], each["microvm_id"]) for each in alive]

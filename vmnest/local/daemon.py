@@ -226,6 +226,7 @@ class Daemon:
                 "driver": opened.driver.name,
                 "isolation": opened.driver.isolation,
                 "microvms": counts,
+                "builds": known.builds(),
                 "idle_seconds": min(opened.idle_seconds(), known.idle_seconds()),
                 "idle_exit_seconds": self._config.idle_seconds,
             }

@@ -56,9 +56,11 @@ class Shelf:
         return 1 + max(image.number for image in self._images.values())
 
     @property
-    def builds(self) -> int:
-        """How many versions are being built."""
-        return sum(version.is_being_built for image in self._images.values() for version in image.versions)
+    def builds(self) -> list[tuple[Image, Version]]:
+        """The versions that are being built."""
+        return [
+            (image, version) for image in self._images.values() for version in image.versions if version.is_being_built
+        ]
 
     @property
     def is_busy(self) -> bool:

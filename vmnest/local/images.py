@@ -290,6 +290,11 @@ class Images:
 
     # -- the daemon's life ---------------------------------------------------------------------------------------------
 
+    def builds(self) -> list[str]:
+        """What is being built: each as ``demo 2.0``."""
+        with self._lock:
+            return [f"{image.name} {version.label}" for image, version in self._shelf.builds]
+
     def idle_seconds(self) -> float:
         """How long no image has been built or deleted; 0 while one is."""
         with self._lock:
@@ -418,7 +423,7 @@ class Images:
 
     def _check_can_build(self) -> None:
         self._refuse_when_closed()
-        if self._shelf.builds >= MAX_BUILDS:
+        if len(self._shelf.builds) >= MAX_BUILDS:
             raise faults.quota(
                 f"Account {names.LOCAL_ACCOUNT} has reached the maximum number of concurrent builds allowed."
             )

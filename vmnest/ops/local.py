@@ -8,7 +8,7 @@ from ..deadline import Deadline, backoff
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["down", "env", "status", "up"]
 
@@ -33,14 +33,15 @@ def up(*, timeout: float = START_SECONDS) -> dict[str, object]:
 def status() -> dict[str, object]:
     """Say whether the local cloud runs, what isolates its sandboxes, and which it has. Starts nothing.
 
-    ``states`` counts its MicroVMs, ended ones included, by their states.
+    ``states`` counts its MicroVMs, ended ones included, by their states; ``builds`` tells which versions of images are
+    being built.
     """
     environ = settings.environment()
     running = daemon.find(environ)
     if running is None:
         folder = rendezvous.folder(environ)
         notes = [_ORPHANED] if rendezvous.has_vms(folder) else []
-        return {"running": False, "folder": folder, "states": {}, "microvms": [], "notes": notes}
+        return {"running": False, "folder": folder, "states": {}, "microvms": [], "builds": [], "notes": notes}
     return _describe(running, environ)
 
 
@@ -60,6 +61,7 @@ def _describe(running: rendezvous.Daemon, environ: Mapping[str, str]) -> dict[st
         "pid": running.pid,
         "version": running.version,
         "states": told.get("microvms"),
+        "builds": told.get("builds", []),  # a daemon of an older version builds nothing
         "microvms": _alive(environ, known=known),
         "notes": [*daemon.notes(environ), *notes],
     }
@@ -89,11 +91,12 @@ def down(*, force: bool = False, timeout: float = STOP_SECONDS) -> dict[str, obj
     """Stop the local cloud.
 
     Args:
-        force: End the sandboxes that run in it; without, it is not stopped while there are any.
+        force: End the sandboxes that run in it, and the builds of images; without, it is not stopped while there are
+            any.
         timeout: Seconds that this may take.
 
     Raises:
-        errors.LocalBusyError: sandboxes run, and ``force`` is False.
+        errors.LocalBusyError: sandboxes run, or images are being built, and ``force`` is False.
     """
     environ = settings.environment()
     deadline = Deadline(timeout)
@@ -103,23 +106,27 @@ def down(*, force: bool = False, timeout: float = STOP_SECONDS) -> dict[str, obj
             return {"stopped": False, "ended": []}
         # It was killed. Who wants it stopped wants its sandboxes ended, too, or to hear that there are some.
         running = daemon.ensure(environ, deadline=deadline)
-    ended = _describe(running, environ)["microvms"]
+    found = _describe(running, environ)
+    ended, builds = found["microvms"], found["builds"]
     assert isinstance(ended, list)
-    if ended and not force:
-        raise _busy(ended)
+    assert isinstance(builds, list)
+    if (ended or builds) and not force:
+        raise _busy(ended, builds)
     daemon.ask(running, method="POST", path=rendezvous.SHUTDOWN_PATH, environ=environ, deadline=deadline)
     _wait_until_gone(rendezvous.folder(environ), deadline)
     return {"stopped": True, "ended": ended}
 
 
-def _busy(alive: list[dict[str, object]]) -> errors.LocalBusyError:
+def _busy(alive: list[dict[str, object]], builds: Sequence[str] = ()) -> errors.LocalBusyError:
     names = [str(each["name"]) for each in alive if each["name"]]
     ids = [str(each["microvm_id"]) for each in alive if not each["name"]]
     parts = [_several(names, "sandbox", "sandboxes")] if names else []
     if ids:
         # Of boto3 and the like, of another state file, or of records that were removed by hand.
         parts.append(_several(ids, "MicroVM without a name here", "MicroVMs without a name here"))
-    remedy = "Remove them first (vmnest rm NAME), or end" if names and not ids else "End"
+    if builds:
+        parts.append(_several(list(builds), "image that is being built", "images that are being built"))
+    remedy = "Remove them first (vmnest rm NAME), or end" if names and not ids and not builds else "End"
     return errors.LocalBusyError(
         f"the local cloud has {' and '.join(parts)}", hint=f"{remedy} them with: vmnest local down --force"
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cloud import LocalCloud
+from tests.support.image_works import ENDLESS, Works
 from vmnest import __version__, rendezvous
 from vmnest.cli.main import main
 
@@ -48,6 +49,16 @@ def test_a_daemon_of_another_version_is_pointed_out(here: LocalCloud, capfd: pyt
     )
     assert main(["local", "status", "--json"]) == 0
     assert capfd.readouterr().err == ""
+
+
+def test_what_is_being_built_is_told(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
+    works = Works(here)
+    works.api.create_microvm_image(name="demo", **works.settings(ENDLESS))
+    assert main(["local", "status"]) == 0
+    assert "builds       demo 1.0\n" in capfd.readouterr().out
+    assert main(["local", "down"]) == 1
+    assert "1 image that is being built: demo 1.0" in capfd.readouterr().err
+    assert main(["local", "down", "--force"]) == 0
 
 
 def test_force_tells_what_it_ended(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:

@@ -85,10 +85,10 @@ class TestImages:
         assert [shelf.was_deleted(name) for name in ("a", "b", "c")] == [True, True, False]
         assert [image.name for image in store.load()] == ["a", "b"]
 
-    def test_builds_are_counted(self, shelf):
-        shelf.put(make_image("a").add_version({}, at=1.0, new_id=lambda: "x"))
+    def test_builds_are_told(self, shelf):
+        image = shelf.put(make_image("a").add_version({}, at=1.0, new_id=lambda: "x"))
         shelf.put(make_image("b", number=3))
-        assert (shelf.builds, shelf.is_busy) == (1, True)
+        assert (shelf.builds, shelf.is_busy) == ([(image, image.versions[1])], True)
 
 
 class TestLayers:

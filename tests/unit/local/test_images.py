@@ -437,11 +437,12 @@ class TestDaemon:
         stage.images.create("demo", READY, tags={})
         fake_clock.advance(100)
         assert stage.images.idle_seconds() == 0
+        assert stage.images.builds() == ["demo 1.0"]
         assert not stage.images.retire()
         stage.builder.gate.set()
         stage.wait_settled("demo")
         fake_clock.advance(50)
-        assert stage.images.idle_seconds() == 50
+        assert (stage.images.idle_seconds(), stage.images.builds()) == (50, [])
         stage.builder.sweep_gate.clear()
         stage.images.delete(DEMO)
         fake_clock.advance(100)

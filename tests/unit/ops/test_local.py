@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cloud import LocalCloud
+from tests.support.image_works import ENDLESS, Works
 from vmnest import errors
 from vmnest.ops import local, sandboxes
 
@@ -34,7 +35,7 @@ def test_what_runs_is_described_with_its_sandboxes(here: LocalCloud) -> None:
     assert local.status()["states"] in ({"TERMINATING": 1}, {"TERMINATED": 1})
     assert local.down() == {"stopped": True, "ended": []}
     assert local.down() == {"stopped": False, "ended": []}
-    nothing = {"states": {}, "microvms": [], "notes": []}
+    nothing = {"states": {}, "microvms": [], "builds": [], "notes": []}
     assert local.status() == {"running": False, "folder": here.folder, **nothing}
 
 
@@ -44,6 +45,15 @@ def test_force_ends_what_runs(here: LocalCloud) -> None:
     assert isinstance(ended, list)
     assert [each["name"] for each in ended] == ["web"]
     assert here.process.wait(30) == 0
+
+
+def test_it_is_not_stopped_in_the_middle_of_a_build(here: LocalCloud) -> None:
+    works = Works(here)
+    works.api.create_microvm_image(name="demo", **works.settings(ENDLESS))
+    assert local.status()["builds"] == ["demo 1.0"]
+    with pytest.raises(errors.LocalBusyError, match=r"has 1 image that is being built: demo 1\.0"):
+        local.down()
+    assert local.down(force=True) == {"stopped": True, "ended": []}
 
 
 def test_microvms_without_names_are_told_by_their_ids(here: LocalCloud) -> None:
