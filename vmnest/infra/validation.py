@@ -61,7 +61,7 @@ _LOG_GROUP = re.compile(r"[a-zA-Z0-9_\-/.#]{1,512}")
 _BUCKET = re.compile(r"(?!xn--|sthree-|amzn-s3-demo-)[a-z0-9](?:[a-z0-9.-]{1,61})[a-z0-9]")
 _BUCKET_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3")
 _ADDRESS = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
-_TAG = re.compile(r"[\w\s.:/=+@-]*")
+_TAG = re.compile(r"[\w .:/=+@-]*")
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,7 @@ def test_an_unknown_key_is_told_with_the_nearest_known(tmp_path: Path, text: str
         ("tags:\n  vmnest:x: y\n", "2: tags.vmnest:x cannot be a tag of yours"),
         ("tags:\n  'a<b': y\n", "2: tags.a<b must have 1 to 128 letters"),
         (f"tags:\n  a: {'x' * 257}\n", "2: tags.a must have a value of at most 256"),
+        ('tags:\n  a: "x\\ny"\n', "2: tags.a must have a value of at most 256"),
         ("tags:\n  a: [x]\n", "2: tags.a must be a text, and is a list"),
     ],
 )  # fmt: skip
