@@ -31,6 +31,7 @@ LOCAL_ACCOUNT = "000000000000"
 REGION = "us-east-1"
 OF_MOTO = frozenset({"iam", "sts", "ec2"})
 _SCOPE = re.compile(r"Credential=[^/]+/\d{8}/([^/]+)/([^/]+)/aws4_request")
+_ACTION = re.compile(rb"(?:^|&)Action=(\w+)")
 _DROPPED = frozenset(
     {"host", "authorization", "connection", "content-length", "x-amz-date", "x-amz-content-sha256", "accept-encoding"}
 )
@@ -44,7 +45,7 @@ class AwsDouble:
 
     Attributes:
         url: The address of all services.
-        calls: ``service METHOD`` of each request, in order.
+        calls: What each request asked for, in order.
         on_call: ``on_call(number, is_done)``: told of each request that may change something, before it is passed on
             and before its answer is; ``number`` counts them from 1.
         failing: The share of requests that are answered by an error that passes.
@@ -56,6 +57,7 @@ class AwsDouble:
         self._keys = rendezvous.keys(cloud.folder)
         self._lock = threading.Lock()
         self._chance = random.Random(5)
+        self._clients: dict[str, Any] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -78,6 +80,11 @@ class AwsDouble:
 
     def client(self, service: str) -> Any:
         """A boto3 client of this account."""
+        if service not in self._clients:
+            self._clients[service] = self._make_client(service)
+        return self._clients[service]
+
+    def _make_client(self, service: str) -> Any:
         import boto3
         from botocore.config import Config
 
@@ -121,7 +128,7 @@ class AwsDouble:
     def relay(self, method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> _Answer:
         """Pass a request on, and bring its answer."""
         region, service = _scope(headers)
-        number = self._count(service, method, target)
+        number = self._count(service, method, target, body)
         if self._is_to_fail():
             return self._failure()
         if number is not None:
@@ -160,10 +167,12 @@ class AwsDouble:
             return answer
         return _Answer(answer.status, answer.headers, _renumber(answer.body, LOCAL_ACCOUNT, ACCOUNT))
 
-    def _count(self, service: str, method: str, target: str) -> int | None:
+    def _count(self, service: str, method: str, target: str, body: bytes) -> int | None:
+        action = _ACTION.search(body) if service in OF_MOTO else None
         with self._lock:
-            self.calls.append(f"{service} {method} {target}")
-            if method in ("GET", "HEAD"):
+            self.calls.append(f"{service} {action.group(1).decode() if action else f'{method} {target}'}")
+            is_reading = action is not None and action.group(1).startswith((b"Get", b"List", b"Describe"))
+            if is_reading or method in ("GET", "HEAD") or service == "logs":
                 return None
             self.changes += 1
             return self.changes
@@ -239,7 +248,7 @@ def _handler(double: AwsDouble) -> type[BaseHTTPRequestHandler]:
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = _relay  # noqa: N815 - http.server's names
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *args: object) -> None:
             pass
 
     return Handler
