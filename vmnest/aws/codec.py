@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import model, shapes
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from ..transport import Headers
 
 __all__ = ["Answer", "Body", "Codec", "Operation", "Place", "Request", "RestJson", "Variant", "load"]
@@ -25,18 +27,21 @@ __all__ = ["Answer", "Body", "Codec", "Operation", "Place", "Request", "RestJson
 CLASSIC = frozenset({"cloudwatch", "ec2", "iam", "logs", "s3", "sts"})
 
 
-class Body(NamedTuple):
+class Body:
     """A request's body that is not held in memory: opened anew for each attempt.
 
-    Attributes:
+    Args:
         open: Called for each attempt; what it returns is read to its end.
         size: In bytes; sent as the Content-Length.
         sha256: Hex digest for the signature, or ``signing.UNSIGNED_PAYLOAD``.
     """
 
-    open: Callable[[], Iterable[bytes]]
-    size: int
-    sha256: str
+    __slots__ = ("open", "sha256", "size")
+
+    def __init__(self, open: Callable[[], Iterable[bytes]], size: int, sha256: str) -> None:  # noqa: A002 - as in files
+        self.open = open
+        self.size = size
+        self.sha256 = sha256
 
 
 class Request(NamedTuple):
@@ -65,11 +70,14 @@ class Place(NamedTuple):
     signing_name: str
 
 
-class Variant(NamedTuple):
+class Variant:
     """Which of a service's own hosts is wanted; without meaning where an endpoint is configured."""
 
-    is_fips: bool = False
-    is_dualstack: bool = False
+    __slots__ = ("is_dualstack", "is_fips")
+
+    def __init__(self, *, is_fips: bool = False, is_dualstack: bool = False) -> None:
+        self.is_fips = is_fips
+        self.is_dualstack = is_dualstack
 
 
 class Answer(NamedTuple):
@@ -80,58 +88,59 @@ class Answer(NamedTuple):
     body: bytes
 
 
-class Operation(Protocol):
-    """What the caller must know of an operation."""
+if TYPE_CHECKING:  # annotations alone name these two
 
-    @property
-    def name(self) -> str:
-        """As in the model."""
+    class Operation(Protocol):
+        """What the caller must know of an operation."""
 
-    @property
-    def is_idempotent(self) -> bool:
-        """Made twice, its effect is that of once."""
+        @property
+        def name(self) -> str:
+            """As in the model."""
 
-    @property
-    def is_look(self) -> bool:
-        """It changes nothing."""
+        @property
+        def is_idempotent(self) -> bool:
+            """Made twice, its effect is that of once."""
 
-    @property
-    def token_member(self) -> str | None:
-        """The member that makes a repeated request the same request."""
+        @property
+        def is_look(self) -> bool:
+            """It changes nothing."""
 
+        @property
+        def token_member(self) -> str | None:
+            """The member that makes a repeated request the same request."""
 
-class Codec(Protocol):
-    """One service's protocol. Safe for threads."""
+    class Codec(Protocol):
+        """One service's protocol. Safe for threads."""
 
-    service: str
-    language: str  # of bodies, for messages: JSON, XML
+        service: str
+        language: str  # of bodies, for messages: JSON, XML
 
-    def operation(self, name: str) -> Operation:
-        """The operation of that name; errors.UnsupportedError if there is none."""
+        def operation(self, name: str) -> Operation:
+            """The operation of that name; errors.UnsupportedError if there is none."""
 
-    def build(self, name: str, params: Mapping[str, object]) -> Request:
-        """The request for a call; errors.RequestInvalidError if ``params`` break the model."""
+        def build(self, name: str, params: Mapping[str, object]) -> Request:
+            """The request for a call; errors.RequestInvalidError if ``params`` break the model."""
 
-    def locate(self, request: Request, *, endpoint: str | None, region: str) -> Place:
-        """Where the request goes: to ``endpoint``, else to the service's own host for ``region``."""
+        def locate(self, request: Request, *, endpoint: str | None, region: str) -> Place:
+            """Where the request goes: to ``endpoint``, else to the service's own host for ``region``."""
 
-    def status(self, name: str, answer: Answer) -> int:
-        """The status that the answer should have had: S3 tells of some failures under 200."""
+        def status(self, name: str, answer: Answer) -> int:
+            """The status that the answer should have had: S3 tells of some failures under 200."""
 
-    def other_region(self, request: Request, answer: Answer) -> str | None:
-        """The region that the service says the request should have been made for; asked once in a call."""
+        def other_region(self, request: Request, answer: Answer) -> str | None:
+            """The region that the service says the request should have been made for; asked once in a call."""
 
-    def is_own_body(self, body: bytes) -> bool:
-        """The body may be one of the service's, not a gateway's page. Content types prove nothing."""
+        def is_own_body(self, body: bytes) -> bool:
+            """The body may be one of the service's, not a gateway's page. Content types prove nothing."""
 
-    def read(self, name: str, answer: Answer) -> dict[str, object]:
-        """The result in an answer of success; shapes.AnswerMalformed if it cannot be one."""
+        def read(self, name: str, answer: Answer) -> dict[str, object]:
+            """The result in an answer of success; shapes.AnswerMalformed if it cannot be one."""
 
-    def read_error(self, name: str, answer: Answer) -> shapes.ErrorAnswer:
-        """What an error answer says; never fails."""
+        def read_error(self, name: str, answer: Answer) -> shapes.ErrorAnswer:
+            """What an error answer says; never fails."""
 
-    def is_page(self, name: str, answer: Answer) -> bool:
-        """An error answer that somebody else than the service wrote."""
+        def is_page(self, name: str, answer: Answer) -> bool:
+            """An error answer that somebody else than the service wrote."""
 
 
 class RestJson:

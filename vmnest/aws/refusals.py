@@ -52,12 +52,13 @@ _BY_TYPE: dict[str, type[errors.ServiceError]] = {
     "InsufficientCapacityException": errors.CapacityError,
     **dict.fromkeys(_NOT_FOUND.split(), errors.ResourceNotFoundError),
 }
-# Where the type is one of many of a kind (InvalidSubnetID.NotFound, SecurityGroupLimitExceeded).
-_BY_PATTERN: tuple[tuple[re.Pattern[str], type[errors.ServiceError]], ...] = (
-    (re.compile(r"throttl", re.IGNORECASE), errors.ThrottledError),
-    (re.compile(r"\.NotFound\Z"), errors.ResourceNotFoundError),
-    (re.compile(r"\.(?:Duplicate|Conflict|InUse)\Z"), errors.ConflictError),
-    (re.compile(r"LimitExceeded(?:Exception)?\Z"), errors.QuotaExceededError),
+# Where the type is one of many of a kind (InvalidSubnetID.NotFound, SecurityGroupLimitExceeded). Patterns that only
+# refusals need are compiled by the first one.
+_BY_PATTERN: tuple[tuple[str, type[errors.ServiceError]], ...] = (
+    (r"(?i)throttl", errors.ThrottledError),
+    (r"\.NotFound\Z", errors.ResourceNotFoundError),
+    (r"\.(?:Duplicate|Conflict|InUse)\Z", errors.ConflictError),
+    (r"LimitExceeded(?:Exception)?\Z", errors.QuotaExceededError),
 )
 _BY_STATUS: dict[int, type[errors.ServiceError]] = {
     400: errors.ValidationError,
@@ -76,15 +77,15 @@ _CLOCK_TEXT = re.compile(r"signature (?:has )?expired|not yet current|request ha
 # a role that Lambda cannot assume ("The role defined for the function cannot be assumed by Lambda."), of one without
 # the rights that a network connector needs, of a policy that names a principal made a moment ago.
 _TRUST = "Let the role trust lambda.amazonaws.com (sts:AssumeRole); a change takes a minute."
-_NOT_READY: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\brole\b.* cannot be assumed", re.IGNORECASE), _TRUST),
+_NOT_READY: tuple[tuple[str, str], ...] = (
+    (r"(?i)\brole\b.* cannot be assumed", _TRUST),
     (
-        re.compile(r"invalid ConnectorOperatorRole permissions", re.IGNORECASE),
+        r"(?i)invalid ConnectorOperatorRole permissions",
         "Allow the operator role what a connector needs of EC2, and let it trust lambda.amazonaws.com; "
         "a change takes a minute.",
     ),
     (
-        re.compile(r"\binvalid principal in policy\b", re.IGNORECASE),
+        r"(?i)\binvalid principal in policy\b",
         "Check that the principals in the policy exist; those made a moment ago take a minute.",
     ),
 )
@@ -182,7 +183,7 @@ def to_error(refusal: Refusal) -> errors.ServiceError:
 
 def _hint(kind: type[errors.ServiceError], refusal: Refusal) -> str | None:
     if kind is errors.RoleNotReadyError:
-        return next(hint for pattern, hint in _NOT_READY if pattern.search(refusal.message or ""))
+        return next(hint for pattern, hint in _NOT_READY if re.search(pattern, refusal.message or ""))
     if kind is errors.AccessDeniedError and not refusal.message and refusal.service in _ACTION_PREFIXES:
         return _UNSUPPORTED_HINT.format(region=refusal.region)
     if issubclass(kind, errors.SignatureRefusedError):
@@ -238,14 +239,14 @@ def _build(
 
 def _kind(refusal: Refusal) -> type[errors.ServiceError]:
     message, error_type = refusal.message or "", refusal.error_type
-    if refusal.status == 400 and any(pattern.search(message) for pattern, _ in _NOT_READY):
+    if refusal.status == 400 and any(re.search(pattern, message) for pattern, _ in _NOT_READY):
         return errors.RoleNotReadyError  # its type is that of any other wrong value
     if error_type in _BY_TYPE:
         return _BY_TYPE[error_type]
     if refusal.status == 404 and refusal.is_page and error_type is None:
         return errors.ServiceError  # a gateway does not know the path: this says nothing about what was asked for
     for pattern, kind in _BY_PATTERN:
-        if error_type is not None and pattern.search(error_type):
+        if error_type is not None and re.search(pattern, error_type):
             return kind
     if refusal.status in _BY_STATUS:
         return _BY_STATUS[refusal.status]

@@ -32,8 +32,8 @@ FIRST_DELAY_THROTTLED_SECONDS = 0.5
 # Not marked in the model, and yet harmless to make twice: a second token is one token more; a status set again is set.
 _HARMLESS_TWICE = frozenset({"CreateMicrovmAuthToken", "CreateMicrovmShellAuthToken", "UpdateMicrovmImageVersion"})
 # Of the classic services: the first words of operations that only look, and of those that state a fact or an absence.
-_LOOKS = re.compile(r"(?:Describe|Filter|Get|Head|List|Lookup|Search|Select|Simulate|Validate)(?=[A-Z0-9])")
-_STATEMENTS = re.compile(
+_LOOKS = r"(?:Describe|Filter|Get|Head|List|Lookup|Search|Select|Simulate|Validate)(?=[A-Z0-9])"
+_STATEMENTS = (
     r"(?:Abort|Add|Associate|Attach|Authorize|Deactivate|Delete|Detach|Disable|Disassociate|Enable|Modify|Put|Remove|"
     r"Replace|Revoke|Set|Tag|Untag|Update)(?=[A-Z0-9])"
 )
@@ -92,14 +92,14 @@ def is_repeatable(operation: codec.Operation) -> bool:
 
 def is_look(name: str) -> bool:
     """By its name, the operation of a classic service changes nothing."""
-    return _LOOKS.match(name) is not None
+    return re.match(_LOOKS, name) is not None
 
 
 def is_harmless_twice(name: str) -> bool:
     """By its name, the operation of a classic service can be made twice."""
     if name in _APPENDING:
         return False
-    return is_look(name) or _STATEMENTS.match(name) is not None or name in _NAMED_ONCE | _HARMLESS_ANYWAY
+    return is_look(name) or re.match(_STATEMENTS, name) is not None or name in _NAMED_ONCE | _HARMLESS_ANYWAY
 
 
 def _was_not_sent(error: errors.VmnestError) -> bool:

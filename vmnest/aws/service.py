@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 from .. import errors
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from ..wire import names
-from . import codec, paging, refusals, retries, shapes, signing
+from . import codec, refusals, retries, shapes, signing
 
 if TYPE_CHECKING:
     from ..transport import Response, Transport
@@ -133,6 +133,8 @@ class Service:
         Raises:
             errors.AnswerInvalidError: the pages have no end.
         """
+        from . import paging
+
         walk = paging.Walk(paging.load(self._codec.service, operation))
         following: dict[str, object] | None = {}
         while following is not None:

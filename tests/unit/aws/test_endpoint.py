@@ -133,4 +133,5 @@ def test_the_profile_names_an_endpoint_for_logs_as_botocore_spells_it(tmp_path):
     ],
 )
 def test_variants_are_chosen_by_variables_and_profile(environ, variables, expected):
-    assert endpoint.variant(environ={**environ, **variables}) == expected
+    found = endpoint.variant(environ={**environ, **variables})
+    assert (found.is_fips, found.is_dualstack) == expected
