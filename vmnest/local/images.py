@@ -298,9 +298,10 @@ class Images:
     def idle_seconds(self) -> float:
         """How long no image has been built or deleted; 0 while one is."""
         with self._lock:
+            now = self._clock.monotonic()
             if self._shelf.is_busy:
-                self._last_busy = self._clock.monotonic()
-            return self._clock.monotonic() - self._last_busy
+                self._last_busy = now
+            return now - self._last_busy
 
     def retire(self) -> bool:
         """Begin no more work, if none is under way; False, and no change, if some is."""

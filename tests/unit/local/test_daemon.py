@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cloud import LocalCloud
+from tests.support.image_works import ARN, Works
 from tests.support.machines import FakeDriver, FakeMachine
+from vmnest import daemon as host
 from vmnest import deadline, errors, rendezvous
 from vmnest.local import acceptor, daemon, ledger, options, records
 from vmnest.wire import names
@@ -227,6 +230,65 @@ def test_it_stays_while_somebody_is_coming(folder):
             assert thread.is_alive()
         thread.join(10)
         assert not thread.is_alive()
+
+
+class SlowDriver(FakeDriver):
+    """Builds of images reach it, and go no further, and fail once ``gate_of_images`` is set."""
+
+    def __init__(self):
+        super().__init__({})
+        self.gate_of_images = threading.Event()
+
+    @property
+    def obstacle_to_images(self):
+        assert self.gate_of_images.wait(20)
+        return "there is none here"
+
+
+class TestBuilds:
+    @pytest.fixture
+    def building(self, folder):
+        """A daemon in the middle of a build; its driver; and its image operations."""
+        driver = SlowDriver()
+        with opened(folder, driver=driver, idle_seconds=0.05) as (one, address):
+            works = Works(LocalCloud(folder, daemon=address, process=None))
+            works.api.create_microvm_image(name="demo", **works.settings())
+            yield one, driver, works
+            driver.gate_of_images.set()
+
+    def ask(self, one, folder, method, path):
+        environ = {"AGENT_SANDBOX_LOCAL_DIR": folder}
+        return host.ask(one, method=method, path=path, environ=environ, deadline=deadline.Deadline(10))
+
+    def test_one_is_told_and_is_no_idleness(self, building, folder):
+        one, driver, works = building
+        status = self.ask(works.cloud.daemon, folder, "GET", rendezvous.STATUS_PATH)
+        assert (status["builds"], status["idle_seconds"]) == (["demo 1.0"], 0)
+        thread = threading.Thread(target=wait, args=(one, folder))
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive()
+        driver.gate_of_images.set()
+        thread.join(10)
+        assert not thread.is_alive()
+
+    def test_a_daemon_in_the_middle_of_one_does_not_retire(self, building, folder):
+        _, driver, works = building
+        assert not self.ask(works.cloud.daemon, folder, "POST", rendezvous.RETIRE_PATH)["retired"]
+        driver.gate_of_images.set()
+        image = works.settle(f"{ARN}demo")
+        assert image["state"] == "CREATE_FAILED"
+        assert "there is none here" in works.builds(f"{ARN}demo")[0]["stateReason"]
+        assert self.ask(works.cloud.daemon, folder, "POST", rendezvous.RETIRE_PATH)["retired"]
+
+    def test_one_that_has_vms_and_so_stays_builds_on(self, folder):
+        driver = SlowDriver()
+        leave_running(folder, driver)
+        with opened(folder, driver=driver) as (_, address):
+            works = Works(LocalCloud(folder, daemon=address, process=None))
+            assert not self.ask(address, folder, "POST", rendezvous.RETIRE_PATH)["retired"]
+            driver.gate_of_images.set()
+            works.create(name="demo")
 
 
 class TestRun:

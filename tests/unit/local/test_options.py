@@ -63,3 +63,8 @@ def test_what_makes_no_sense_is_a_validation_error(text, message):
     with pytest.raises(faults.Fault, match=message) as caught:
         options.parse_options(text)
     assert (caught.value.status, caught.value.error_type) == (400, "ValidationException")
+
+
+@pytest.mark.parametrize(("text", "memory"), [(None, 512), ("{}", 512), ('{"cpus": 1}', 512), ('{"memory": 300}', 300)])
+def test_memory_is_the_images_unless_it_is_asked_for(text, memory):
+    assert options.parse_options(text, memory_mib=512).memory_mib == memory
