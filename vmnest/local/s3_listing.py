@@ -8,6 +8,7 @@ which the next one begins.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 MAX_ITEMS = 1000
@@ -30,7 +31,9 @@ class Query(NamedTuple):
     limit: int = MAX_ITEMS
 
 
-class Page(NamedTuple, Generic[Item]):
+# No named tuple: Python 3.10 does not let one be generic.
+@dataclass(frozen=True)
+class Page(Generic[Item]):
     """A page. ``last`` is its last key or common prefix; ``is_truncated``: there is more."""
 
     items: Sequence[Item]
