@@ -106,12 +106,12 @@ def are_equal(one: Document, other: Document) -> bool:
 
 
 def _normal(value: object, *, name: str = "") -> object:
-    if isinstance(value, Mapping):
-        return {str(key): _normal(member, name=str(key)) for key, member in value.items()}
-    if name in _SETS:
+    if name in _SETS and not isinstance(value, Mapping):
         return sorted(map(str, value)) if isinstance(value, list) else [str(value)]
     if name == "Statement" and not isinstance(value, list):
         return [_normal(value)]
+    if isinstance(value, Mapping):
+        return {str(key): _normal(member, name=str(key)) for key, member in value.items()}
     return [_normal(item) for item in value] if isinstance(value, list) else value
 
 
