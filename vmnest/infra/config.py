@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import yaml
 
 from .. import errors, settings
-from . import places, validation
+from . import places, sections, validation
 from .spec import (
     DEFAULT_GUEST_DIR,
     DEFAULT_PROJECT,
@@ -46,10 +46,10 @@ _DEEPEST = 100  # levels: ours are four
 
 _TAG = "tag:yaml.org,2002:"
 _KINDS = {
-    **dict.fromkeys((_TAG + "str", _TAG + "value", _TAG + "merge"), validation.TEXT),
-    **dict.fromkeys((_TAG + "int", _TAG + "float", _TAG + "timestamp"), validation.NUMBER),
-    _TAG + "bool": validation.FLAG,
-    _TAG + "null": validation.NOTHING,
+    **dict.fromkeys((_TAG + "str", _TAG + "value", _TAG + "merge"), sections.TEXT),
+    **dict.fromkeys((_TAG + "int", _TAG + "float", _TAG + "timestamp"), sections.NUMBER),
+    _TAG + "bool": sections.FLAG,
+    _TAG + "null": sections.NOTHING,
 }
 
 
@@ -67,7 +67,7 @@ def load(
         files: Files, and directories (of which the ``*.yaml`` and ``*.yml`` are read, in order of their names). None:
             ``AGENT_SANDBOX_SETUP``, else ``sandbox.yaml``, else ``setup.yaml``.
         stack: The stack to choose: of each project the document that has it, else its only document under that name.
-        want_guest: The folder of each image must be there.
+        want_guest: The images are going to be built: see to their folders and settings, too.
         environ: The environment; the process's own by default.
         cwd: Where relative paths begin.
 
@@ -135,7 +135,7 @@ def _read(path: str, *, cwd: str, want_guest: bool) -> list[Stack]:
     return [
         validation.build_stack(
             document,
-            origin=validation.Origin(path, folder, document=number if len(documents) > 1 else 0, want_guest=want_guest),
+            origin=sections.Origin(path, folder, document=number if len(documents) > 1 else 0, want_guest=want_guest),
         )
         for number, document in enumerate(documents, 1)
     ]
@@ -162,7 +162,7 @@ def _decode(data: bytes, path: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise validation.wrong(path, line, "this is not UTF-8", hint="Save the file as UTF-8.") from error
+        raise sections.wrong(path, line, "this is not UTF-8", hint="Save the file as UTF-8.") from error
 
 
 def _compose(text: str, path: str) -> Iterator[yaml.Node]:
@@ -183,10 +183,10 @@ def _yaml_errors(text: str, path: str) -> Iterator[None]:
         line = mark.line + 1 if mark else 1
         problem = ", ".join(part for part in (error.context, error.problem) if part)
         hint = "Indent with spaces: YAML allows no tabs there." if "'\\t'" in problem else None
-        raise validation.wrong(path, line, f"this is no YAML: {problem}", hint=hint) from error
+        raise sections.wrong(path, line, f"this is no YAML: {problem}", hint=hint) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise validation.wrong(path, line, f"this is no YAML: a character that it forbids, {error.character:#x}") from (
+        raise sections.wrong(path, line, f"this is no YAML: a character that it forbids, {error.character:#x}") from (
             error
         )
 
@@ -196,31 +196,31 @@ class _Tree:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._done: dict[int, validation.Node] = {}
+        self._done: dict[int, sections.Node] = {}
         self._open: set[int] = set()
 
-    def turn(self, node: yaml.Node) -> validation.Node:
+    def turn(self, node: yaml.Node) -> sections.Node:
         done = self._done.get(id(node))
         if done is not None:
             return done
         line = node.start_mark.line + 1
         if id(node) in self._open:
-            raise validation.wrong(self._path, line, "this holds an alias of itself")
+            raise sections.wrong(self._path, line, "this holds an alias of itself")
         if len(self._open) > _DEEPEST:
-            raise validation.wrong(self._path, line, "this is nested too deeply")
+            raise sections.wrong(self._path, line, "this is nested too deeply")
         self._open.add(id(node))
         turned = self._turn(node, line)
         self._open.remove(id(node))
         self._done[id(node)] = turned
         return turned
 
-    def _turn(self, node: yaml.Node, line: int) -> validation.Node:
+    def _turn(self, node: yaml.Node, line: int) -> sections.Node:
         if isinstance(node, yaml.ScalarNode):
-            return validation.Scalar(node.value, self._kind(node, line), line)
+            return sections.Scalar(node.value, self._kind(node, line), line)
         if node.tag not in (_TAG + "seq", _TAG + "map"):
             raise self._foreign(node, line)
         if isinstance(node, yaml.SequenceNode):
-            return validation.Items(tuple(self.turn(each) for each in node.value), line)
+            return sections.Items(tuple(self.turn(each) for each in node.value), line)
         assert isinstance(node, yaml.MappingNode)
         return self._entries(node, line)
 
@@ -230,35 +230,35 @@ class _Tree:
         return _KINDS[node.tag]
 
     def _foreign(self, node: yaml.Node, line: int) -> errors.ConfigurationError:
-        return validation.wrong(self._path, line, f"the tag {errors.quote(node.tag, limit=60)} means nothing here")
+        return sections.wrong(self._path, line, f"the tag {errors.quote(node.tag, limit=60)} means nothing here")
 
-    def _entries(self, node: yaml.MappingNode, line: int) -> validation.Entries:
-        members: dict[str, validation.Node] = {}
+    def _entries(self, node: yaml.MappingNode, line: int) -> sections.Entries:
+        members: dict[str, sections.Node] = {}
         lines: dict[str, int] = {}
         merged: list[yaml.Node] = []
         for key, value in node.value:
             at = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
-                raise validation.wrong(self._path, at, "a key must be a single word")
+                raise sections.wrong(self._path, at, "a key must be a single word")
             if key.tag == _TAG + "merge":
                 merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
                 continue
             if key.value in members:
                 shown = errors.quote(key.value, limit=60)
-                raise validation.wrong(
+                raise sections.wrong(
                     self._path, at, f"the key {shown} is here for the second time; first in line {lines[key.value]}"
                 )
             members[key.value] = self.turn(value)
             lines[key.value] = at
         for each in merged:
             self._merge(each, members, lines)
-        return validation.Entries(members, lines, line)
+        return sections.Entries(members, lines, line)
 
-    def _merge(self, node: yaml.Node, members: dict[str, validation.Node], lines: dict[str, int]) -> None:
+    def _merge(self, node: yaml.Node, members: dict[str, sections.Node], lines: dict[str, int]) -> None:
         """What ``<<`` brings in: only keys that are not there."""
         other = self.turn(node)
-        if not isinstance(other, validation.Entries):
-            raise validation.wrong(self._path, other.line, "what << refers to must be a mapping")
+        if not isinstance(other, sections.Entries):
+            raise sections.wrong(self._path, other.line, "what << refers to must be a mapping")
         for key, value in other.members.items():
             if key not in members:
                 members[key] = value

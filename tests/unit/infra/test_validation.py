@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.sandbox_yaml import read
+from tests.support.sandbox_yaml import read, write
 from vmnest import errors
-from vmnest.infra import validation
-from vmnest.infra.validation import Entries, Origin, Scalar
+from vmnest.infra import config, validation
+from vmnest.infra.sections import Entries, Origin, Scalar
 
 ROLE = "arn:aws:iam::123456789012:role/a"
 CONNECTOR = "arn:aws:lambda:us-east-1:123456789012:network-connector:nc-1"
@@ -66,10 +66,6 @@ def test_an_unknown_key_is_told_with_the_nearest_known(tmp_path: Path, text: str
         ("image:\n  memory: yes\n", "2: image.memory must be a number of MiB.*, and is yes, which YAML takes for true"),
         ("image:\n  environment: [A=1]\n", "2: image.environment must be a mapping of variables to texts, and is a l"),
         ("image:\n  environment:\n    A: yes\n", "3: image.environment.A must be a text, and is yes, which YAML takes"),
-        ("image:\n  environment:\n    A B: x\n", "3: image.environment.A B is no name of a variable"),
-        ("image:\n  environment:\n    A=B: x\n", "3: image.environment.A=B is no name of a variable"),
-        (f"image:\n  environment:\n    A: {'x' * 4097}\n", "3: image.environment.A has 4097 characters; at most 4096"),
-        ('image:\n  environment:\n    A: "\\0"\n', "3: image.environment.A has a NUL in it"),
         ("image:\n  capabilities: ALL\n", "2: image.capabilities must be a list, each ALL, and is 'ALL'"),
         ("image:\n  capabilities: [SYS_ADMIN]\n", "2: image.capabilities must be a list, each ALL: 'SYS_ADMIN'"),
         ("image:\n  log_group: a b\n", "2: image.log_group must be the name of a CloudWatch log group: 'a b'"),
@@ -105,6 +101,29 @@ def test_an_unknown_key_is_told_with_the_nearest_known(tmp_path: Path, text: str
 def test_a_wrong_value_is_told_with_line_key_and_what_is_expected(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=f"^sandbox.yaml:{message}"):
         read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("image:\n  memory: 3000\n", "2: image.memory cannot be: .*3000 MiB.*512, 1024, 2048, 4096, 8192"),
+        ("image:\n  environment:\n    A B: x\n", "3: image.environment.A B cannot be: "),
+        ("image:\n  environment:\n    AWS_REGION: x\n", "3: image.environment.AWS_REGION cannot be: .*by the service"),
+        (f"image:\n  environment:\n    A: {'x' * 4097}\n", "3: image.environment.A cannot be: .* 4097 characters"),
+        ('image:\n  environment:\n    A: "\\0"\n', "3: image.environment.A has a NUL in it"),
+    ],
+)
+def test_what_an_image_cannot_have_is_told_with_its_line_before_it_is_built(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(errors.ConfigurationError, match=f"^sandbox.yaml:{message}"):
+        read(tmp_path, text, want_guest=True)
+    assert len(read(tmp_path, text)) == 1  # nothing else needs to know
+
+
+def test_no_more_tags_than_there_can_be(tmp_path: Path) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"sandbox.yaml:2: tags has 46 entries; at most 45"):
+        read(tmp_path, "tags:\n" + "".join(f"  k{number}: v\n" for number in range(46)))
 
 
 def test_a_word_that_yaml_takes_for_something_else_is_to_be_quoted(tmp_path: Path) -> None:
@@ -173,7 +192,10 @@ def test_what_is_said_to_no_effect_is_remarked(tmp_path: Path) -> None:
 
 
 def test_a_value_of_the_environment_is_never_quoted(tmp_path: Path) -> None:
-    error = complaint(tmp_path, f'image: {{environment: {{PASSWORD: "hunter2{"x" * 5000}"}}}}\n')
+    write(tmp_path / "sandbox.yaml", f'image: {{environment: {{PASSWORD: "hunter2{"x" * 5000}"}}}}\n')
+    with pytest.raises(errors.ConfigurationError) as caught:
+        config.load(want_guest=True, environ={}, cwd=str(tmp_path))
+    error = caught.value
     assert "hunter2" not in f"{error}{error.hint}{error.details}"
 
 
