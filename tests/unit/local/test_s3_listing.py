@@ -15,7 +15,7 @@ def page(keys=KEYS, **query):
 
 
 def test_everything_is_on_one_page():
-    assert page() == (KEYS, [], False, KEYS[-1])
+    assert page() == s3_listing.Page(KEYS, [], False, KEYS[-1])
 
 
 def test_a_prefix_chooses():
@@ -46,7 +46,7 @@ def test_a_page_that_is_just_full_is_not_truncated():
 
 
 def test_none_can_be_asked_for():
-    assert page(limit=0) == ([], [], False, "")
+    assert page(limit=0) == s3_listing.Page([], [], False, "")
 
 
 TEXTS = st.text("ab/é", max_size=5)
