@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from . import model, shapes
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from ..transport import Headers
 
 __all__ = ["Answer", "Body", "Codec", "Operation", "Place", "Request", "RestJson", "Variant", "load"]
@@ -88,59 +86,58 @@ class Answer(NamedTuple):
     body: bytes
 
 
-if TYPE_CHECKING:  # annotations alone name these two
+class Operation(Protocol):
+    """What the caller must know of an operation."""
 
-    class Operation(Protocol):
-        """What the caller must know of an operation."""
+    @property
+    def name(self) -> str:
+        """As in the model."""
 
-        @property
-        def name(self) -> str:
-            """As in the model."""
+    @property
+    def is_idempotent(self) -> bool:
+        """Made twice, its effect is that of once."""
 
-        @property
-        def is_idempotent(self) -> bool:
-            """Made twice, its effect is that of once."""
+    @property
+    def is_look(self) -> bool:
+        """It changes nothing."""
 
-        @property
-        def is_look(self) -> bool:
-            """It changes nothing."""
+    @property
+    def token_member(self) -> str | None:
+        """The member that makes a repeated request the same request."""
 
-        @property
-        def token_member(self) -> str | None:
-            """The member that makes a repeated request the same request."""
 
-    class Codec(Protocol):
-        """One service's protocol. Safe for threads."""
+class Codec(Protocol):
+    """One service's protocol. Safe for threads."""
 
-        service: str
-        language: str  # of bodies, for messages: JSON, XML
+    service: str
+    language: str  # of bodies, for messages: JSON, XML
 
-        def operation(self, name: str) -> Operation:
-            """The operation of that name; errors.UnsupportedError if there is none."""
+    def operation(self, name: str) -> Operation:
+        """The operation of that name; errors.UnsupportedError if there is none."""
 
-        def build(self, name: str, params: Mapping[str, object]) -> Request:
-            """The request for a call; errors.RequestInvalidError if ``params`` break the model."""
+    def build(self, name: str, params: Mapping[str, object]) -> Request:
+        """The request for a call; errors.RequestInvalidError if ``params`` break the model."""
 
-        def locate(self, request: Request, *, endpoint: str | None, region: str) -> Place:
-            """Where the request goes: to ``endpoint``, else to the service's own host for ``region``."""
+    def locate(self, request: Request, *, endpoint: str | None, region: str) -> Place:
+        """Where the request goes: to ``endpoint``, else to the service's own host for ``region``."""
 
-        def status(self, name: str, answer: Answer) -> int:
-            """The status that the answer should have had: S3 tells of some failures under 200."""
+    def status(self, name: str, answer: Answer) -> int:
+        """The status that the answer should have had: S3 tells of some failures under 200."""
 
-        def other_region(self, request: Request, answer: Answer) -> str | None:
-            """The region that the service says the request should have been made for; asked once in a call."""
+    def other_region(self, request: Request, answer: Answer) -> str | None:
+        """The region that the service says the request should have been made for; asked once in a call."""
 
-        def is_own_body(self, body: bytes) -> bool:
-            """The body may be one of the service's, not a gateway's page. Content types prove nothing."""
+    def is_own_body(self, body: bytes) -> bool:
+        """The body may be one of the service's, not a gateway's page. Content types prove nothing."""
 
-        def read(self, name: str, answer: Answer) -> dict[str, object]:
-            """The result in an answer of success; shapes.AnswerMalformed if it cannot be one."""
+    def read(self, name: str, answer: Answer) -> dict[str, object]:
+        """The result in an answer of success; shapes.AnswerMalformed if it cannot be one."""
 
-        def read_error(self, name: str, answer: Answer) -> shapes.ErrorAnswer:
-            """What an error answer says; never fails."""
+    def read_error(self, name: str, answer: Answer) -> shapes.ErrorAnswer:
+        """What an error answer says; never fails."""
 
-        def is_page(self, name: str, answer: Answer) -> bool:
-            """An error answer that somebody else than the service wrote."""
+    def is_page(self, name: str, answer: Answer) -> bool:
+        """An error answer that somebody else than the service wrote."""
 
 
 class RestJson:
