@@ -177,7 +177,7 @@ class _Shown:
 
     def on_remark(self, text: str) -> None:
         """A line that stays."""
-        self._tell("note", text)
+        self._tell("note", text, about="")
 
     def on_upload(self, done: int, total: int) -> None:
         """How much is uploaded, in steps that are worth telling."""
@@ -189,10 +189,10 @@ class _Shown:
         """How far the build is."""
         self._tell("progress", text)
 
-    def _tell(self, phase: str, text: str) -> None:
+    def _tell(self, phase: str, text: str, *, about: str = "image") -> None:
         from ..infra.steps import Event
 
-        self._board.on_event("", Event("", "image", phase, text))
+        self._board.on_event("", Event("", about, phase, text))
 
 
 def _build(options: _BuildOptions) -> None:

@@ -6,8 +6,8 @@ handed out as warnings.
 
 from __future__ import annotations
 
-from .checking import check, check_settings
+from .checking import check, check_name, check_settings
 from .packing import Package, pack
 from .source import Source, find
 
-__all__ = ["Package", "Source", "check", "check_settings", "find", "pack"]
+__all__ = ["Package", "Source", "check", "check_name", "check_settings", "find", "pack"]

@@ -19,10 +19,24 @@ MAX_VARIABLE_VALUE = 4096
 RESERVED_VARIABLES = ("AWS_REGION",)
 _SHOWN = 3
 
+_IMAGE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NAME = re.compile(r"[^\s=]+")
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _INSTRUCTION = re.compile(r"[ \t]*([A-Za-z]+)[ \t]+(.*)")
 _PAIR = re.compile(r"""([A-Za-z_][A-Za-z0-9_]*)[= ]["']?([^"'\s]+)""")
+
+
+def check_name(name: str) -> str:
+    """The name, if an image can have it.
+
+    Raises:
+        errors.GuestImageError: it cannot.
+    """
+    if not _IMAGE_NAME.fullmatch(name):
+        raise errors.GuestImageError(
+            f"no image can be named {name[:80]!r}", hint="A name has 1 to 64 letters, digits, dashes and underscores."
+        )
+    return name
 
 
 def check_settings(*, memory_mib: int | None, environment: Mapping[str, str]) -> None:

@@ -38,6 +38,7 @@ __all__ = ["Wish", "build_image", "read_build_log"]
 BUILD_SECONDS = 3600.0  # most take two to six minutes
 ASK_SECONDS = 60.0
 LOG_TAIL_LINES = 20
+_LOCAL_BASE = "whatever FROM names, the image is built on this machine's own programs"
 _LOG_SECONDS = 15.0  # must not hold up the error that it explains
 _LONGEST_LINE = 300
 
@@ -144,8 +145,8 @@ def build_image(
             hint="On AWS it reaches the internet, or what the egress connector of the image lets through.",
         )
     source = guest_image.find(_directory(directory, stack))
-    if source.remark:
-        front.on_remark(source.remark)
+    for remark in filter(None, (source.remark, _LOCAL_BASE if place.is_local else None)):
+        front.on_remark(remark)
     control = place.control(deadline=deadline)
     with guest_image.pack(source.path) as package:
         hooks = _hooks(wish, package, environ)
@@ -257,7 +258,9 @@ def _place(local: bool | None, region: str | None, stack: Stack | None, environ:
 
 def _name(wish: Wish, stack: Stack | None) -> str:
     if wish.name:
-        return wish.name
+        from ..guest_image import check_name
+
+        return check_name(wish.name)
     if stack is None:
         raise errors.UsageError(
             "the image has no name", hint="Name it with --name, or by image.name in a sandbox.yaml (vmnest infra init)."

@@ -109,3 +109,14 @@ def test_more_than_a_builds_disk_holds_is_refused_and_much_is_told():
         checking.check(package(content_size=8 << 30), hooks=None)
     (told,) = checking.check(package(content_size=2 << 30), hooks=None)
     assert "2.0 GiB" in told
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_9", "x" * 64])
+def test_names_that_images_can_have(name):
+    assert checking.check_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "é", "x" * 65, "a/b", "a\n"])
+def test_names_that_no_image_can_have(name):
+    with pytest.raises(errors.GuestImageError, match="no image can be named"):
+        checking.check_name(name)

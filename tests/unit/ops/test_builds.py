@@ -1,0 +1,202 @@
+"""What a build is made of, from whichever source says it; and what becomes of it, with a cloud on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cloud import LocalCloud, open_cloud
+from vmnest import errors
+from vmnest.ops import builds, images
+from vmnest.ops.builds import Wish
+
+DOCKERFILE = 'FROM scratch\nCOPY a /srv/a\nCMD ["sleep", "600"]\n'
+
+
+class Watcher:
+    """Keeps what a build tells of itself."""
+
+    def __init__(self) -> None:
+        self.remarks: list[str] = []
+        self.uploads: list[tuple[int, int]] = []
+        self.states: list[str] = []
+
+    def on_remark(self, text: str) -> None:
+        self.remarks.append(text)
+
+    def on_upload(self, done: int, total: int) -> None:
+        self.uploads.append((done, total))
+
+    def on_state(self, text: str) -> None:
+        self.states.append(text)
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[LocalCloud]:
+    with open_cloud() as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def here(cloud: LocalCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a guest in it, where the cloud of this machine is meant."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENT_SANDBOX_LOCAL_DIR", cloud.folder)
+    monkeypatch.setenv("AGENT_SANDBOX_STATE", str(tmp_path / "state.json"))
+    monkeypatch.setenv("AGENT_SANDBOX_INFRA_STATE", str(tmp_path / "infra.json"))
+    monkeypatch.setenv("AGENT_SANDBOX_TARGET", "local")
+    (tmp_path / "guest").mkdir()
+    (tmp_path / "guest" / "Dockerfile").write_text(DOCKERFILE)
+    (tmp_path / "guest" / "a").write_text("a")
+    return tmp_path
+
+
+def version_of(name: str) -> dict[str, object]:
+    found = images.image_inspect(image=name)["version"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_directory_becomes_an_image(here: Path):
+    watcher = Watcher()
+    made = builds.build_image(wish=Wish(name="plain", memory=512, environment={"KEY": "v"}), front=watcher)
+    assert (made["name"], made["image_version"], made["state"]) == ("plain", "1.0", "SUCCESSFUL")
+    shown = version_of("plain")
+    assert (shown["memory"], shown["variables"]) == (512, ["KEY"])
+    assert shown["artifact"] == made["artifact"] == f"s3://{builds.LOCAL_BUCKET}/vmnest/plain/{made['digest']}.zip"
+    assert watcher.remarks == ["whatever FROM names, the image is built on this machine's own programs"]
+    assert watcher.states[0] == "building version 1.0"
+    assert watcher.states[-1] == "version 1.0 is SUCCESSFUL"
+    assert watcher.uploads[-1][0] == watcher.uploads[-1][1]
+
+
+def test_the_same_name_is_a_new_version_and_nothing_is_kept_of_the_old(here: Path):
+    builds.build_image(wish=Wish(name="twice", memory=512, environment={"KEY": "v"}))
+    watcher = Watcher()
+    made = builds.build_image(wish=Wish(name="twice"), front=watcher)
+    assert made["image_version"] == "2.0"
+    assert watcher.uploads == []  # the content is there already
+    shown = version_of("twice")
+    assert (shown["memory"], shown["variables"]) == (2048, [])
+
+
+def test_hooks_are_on_if_the_agent_is_there_or_if_that_is_said(here: Path):
+    builds.build_image(wish=Wish(name="bare"))
+    assert version_of("bare")["hooks"] == {}
+    made = builds.build_image(directory=str(Path(builds.__file__).parents[2] / "guest"), wish=Wish(name="agent"))
+    assert made["state"] == "SUCCESSFUL"
+    hooks = version_of("agent")["hooks"]
+    assert isinstance(hooks, dict)
+    assert hooks["port"] == 9000
+    (here / "guest" / "Dockerfile").write_text("FROM scratch\nRUN exit 3\n")  # so that nobody waits for their answers
+    with pytest.raises(errors.ImageBuildError):
+        builds.build_image(wish=Wish(name="hooked", hooks=True))
+    log = images.image_inspect(image="hooked", image_version="1.0")["version"]
+    assert isinstance(log, dict)
+    assert log["hooks"]["port"] == 9000
+
+
+def test_without_waiting_the_build_goes_on(here: Path):
+    made = builds.build_image(wish=Wish(name="patient"), wait=False)
+    assert made["state"] == "CREATING"
+    from vmnest.control import building
+    from vmnest.control.images import Draft
+    from vmnest.deadline import Deadline
+    from vmnest.target import resolve
+
+    deadline = Deadline(60)
+    draft = Draft(str(made["image_arn"]), str(made["image_version"]), str(made["state"]))
+    assert building.wait(resolve().control(deadline=deadline).images, draft, deadline=deadline).runnable
+
+
+def test_a_failed_build_tells_its_reason_and_the_end_of_its_log(here: Path):
+    (here / "guest" / "Dockerfile").write_text("FROM scratch\nRUN echo working; exit 3\n")
+    watcher = Watcher()
+    with pytest.raises(errors.ImageBuildError, match="Line 2") as caught:
+        builds.build_image(wish=Wish(name="broken"), front=watcher)
+    assert "working" in "\n".join(watcher.remarks)
+    assert any("working" in line for line in caught.value.details["log"])
+    log = builds.read_build_log(image="broken")
+    assert (log["image_version"], log["state"]) == ("1.0", "FAILED")
+    assert any("working" in each["message"] for each in log["lines"])  # type: ignore[attr-defined]
+
+
+# -- what is wanted ----------------------------------------------------------------------------------------------------
+
+
+def test_without_a_name_there_is_no_image(here: Path):
+    with pytest.raises(errors.UsageError, match="no name") as caught:
+        builds.build_image()
+    assert "--name" in str(caught.value.hint)
+
+
+def test_sandbox_yaml_says_what_is_not_given(here: Path):
+    (here / "sandbox.yaml").write_text(
+        "project: p\nimage:\n  name: told\n  guest_dir: ./other\n  memory: 1024\n  environment: {A: file, B: file}\n"
+    )
+    (here / "guest").rename(here / "other")
+    builds.build_image(wish=Wish(environment={"B": "given"}))
+    shown = version_of("told")
+    assert (shown["memory"], shown["variables"]) == (1024, ["A", "B"])
+
+
+def test_another_name_than_that_of_sandbox_yaml_is_another_image(here: Path):
+    (here / "sandbox.yaml").write_text("project: p\nimage:\n  name: told2\n  memory: 1024\n")
+    builds.build_image(wish=Wish(name="other"))
+    assert version_of("other")["memory"] == 2048
+
+
+def test_several_images_in_sandbox_yaml_want_a_choice(here: Path):
+    (here / "sandbox.yaml").write_text("project: a\nimage: {name: one}\n---\nproject: b\nimage: {name: two}\n")
+    with pytest.raises(errors.UsageError, match="several images") as caught:
+        builds.build_image()
+    assert "one, two" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        (Wish(name="x", memory=3000), "3000 MiB"),
+        (Wish(name="x", environment={"AWS_REGION": "y"}), "AWS_REGION"),
+        (Wish(name="bad name!"), "name"),
+    ],
+)
+def test_what_the_service_would_refuse_is_refused_before_anything_is_packed(here: Path, wish: Wish, words: str):
+    with pytest.raises(errors.UsageError, match=words):
+        builds.build_image(directory="nowhere", wish=wish)
+
+
+def test_on_aws_a_bucket_and_a_role_must_be_named(here: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, value in {
+        "AGENT_SANDBOX_TARGET": "aws",
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(errors.UsageError, match="no bucket"):
+        builds.build_image(wish=Wish(name="x"))
+    with pytest.raises(errors.UsageError, match="no role"):
+        builds.build_image(wish=Wish(name="x", bucket="b"))
+    with pytest.raises(errors.UsageError, match="this machine only"):
+        builds.build_image(wish=Wish(name="x", egress_allow=["internet"]))
+
+
+def test_what_run_steps_may_reach_is_passed_on(here: Path):
+    (here / "guest" / "Dockerfile").write_text("FROM scratch\nRUN env | grep -i -c proxy || true\nCMD sleep 600\n")
+    builds.build_image(wish=Wish(name="closed", egress_allow=[]))
+    builds.build_image(wish=Wish(name="open", egress_allow=["internet"]))
+    counts = []
+    for name in ("closed", "open"):
+        lines = builds.read_build_log(image=name)["lines"]
+        assert isinstance(lines, list)
+        counts.append([line["message"].strip() for line in lines if line["message"].strip().isdigit()])
+    assert counts[0] == ["0"]
+    assert counts[1] != ["0"]
+
+
+def test_a_wish_does_not_show_its_variables():
+    assert "secret" not in repr(Wish(name="x", environment={"A": "secret"}))
