@@ -112,6 +112,9 @@ class Daemon:
         timing = timers.Timers()
         timing.start()
         self._resources.callback(timing.close)
+        listener = _bind_control(folder)
+        # Closed after the acceptor, whose it is by then: it may not have come to it yet.
+        self._resources.callback(listener.close)
         serving = acceptor.Acceptor()
         serving.start()
         self._resources.callback(serving.close)
@@ -124,8 +127,6 @@ class Daemon:
         self._images = self._open_images(driver, common, self._vms, kept)
         control = self._control_plane(self._vms, self._images, kept, keys=keys, seal=seal)
         self._front = doors = _open_front(control, kept, folder=folder, keys=keys)
-        listener = _bind_control(folder)
-        self._resources.callback(listener.close)
         self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         adoption.Adoption(self._vms, notes, folder=folder).run()
         self._address = address = rendezvous.Daemon(
