@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..ops import creation, sandboxes
+from ..wire import names
 from . import output, render, values, words
 
 TYPE_CHECKING = False
@@ -39,6 +40,7 @@ class CreationOptions(words.Options):
     ingress: list[str] | None
     egress: bool
     egress_connector: str | None
+    egress_allow: list[str] | None
     label: list[tuple[str, str]] | None
     wait_timeout: float | None
 
@@ -117,6 +119,13 @@ def _add_what_it_reaches(parser: words.Parser) -> None:
         "-e", "--egress", help="attach the egress connector of AGENT_SANDBOX_EGRESS_CONNECTOR, else of infra up"
     )
     parser.option("--egress-connector", metavar="NAME|ARN", help="egress connector to attach")
+    parser.option(
+        "--egress-allow",
+        metavar="HOST[:PORT]",
+        repeat=True,
+        help="what a local sandbox may reach: a host at ports 80 and 443, or at PORT; *.DOMAIN; internet "
+        "(repeatable; default: nothing; on AWS: internet)",
+    )
 
 
 def demand(options: CreationOptions) -> creation.Demand:
@@ -136,6 +145,7 @@ def demand(options: CreationOptions) -> creation.Demand:
         ingress=options.ingress,
         egress=options.egress,
         egress_connector=options.egress_connector,
+        egress_allow=options.egress_allow,
         labels=dict(options.label or ()),
         wait_timeout=options.wait_timeout,
     )
@@ -197,11 +207,18 @@ def remark_what_is_local(options: CreationOptions) -> None:
         "--role": options.role,
         "--log-group": options.log_group,
         "--egress": options.egress,
-        "--egress-connector": options.egress_connector,
+        "--egress-connector": options.egress_connector if not _is_internet(options.egress_connector) else None,
     }
     for flag, value in given.items():
         if value and output.is_local(options=options):
+            instead = "; see --egress-allow" if "egress" in flag else ""
             output.remark(
-                f"{flag} has no effect: a local sandbox has no role, no log group, no egress", options=options
+                f"{flag} has no effect: a local sandbox has no role, no log group and no connector{instead}",
+                options=options,
             )
     output.remark_local_cloud(options=options)
+
+
+def _is_internet(connector: str | None) -> bool:
+    """That connector is ``--egress-allow internet`` here, by another name."""
+    return (connector or "").rpartition(":")[2] == names.INTERNET_EGRESS

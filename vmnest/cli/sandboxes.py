@@ -111,7 +111,7 @@ def _members(data: dict[str, object]) -> Iterator[tuple[str, object]]:
         name = _SHOWN_AS.get(member, member.replace("_", " "))
         if member == "local_details" and isinstance(value, dict):
             facts = ((fact, _readable(fact, said)) for fact, said in value.items())
-            yield from ((fact, said) for fact, said in facts if isinstance(said, (str, int, float)))
+            yield from ((fact.replace("_", " "), said) for fact, said in facts if isinstance(said, (str, int, float)))
         else:
             yield name, _readable(member, value)
 
@@ -126,7 +126,7 @@ def _readable(member: str, value: object) -> object:
     if isinstance(value, dict):
         return ", ".join(f"{name}={text}" for name, text in value.items()) or None
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or None
+        return ", ".join(map(str, value)) or ("none" if member == "egress" else None)
     return value
 
 

@@ -31,13 +31,15 @@ class Demand:
         ingress: Ingress connectors, names or ARNs; HTTP_INGRESS by default.
         egress: Attach the egress connector that AGENT_SANDBOX_EGRESS_CONNECTOR names, or that infrastructure offers.
         egress_connector: Egress connector to attach, a name or an ARN.
+        egress_allow: Hosts that a local sandbox may reach, or ``internet``.
         labels: Labels of your own.
         wait_timeout: Seconds to wait for it.
     """
 
     __slots__ = (
-        *("auto_resume", "cpus", "egress", "egress_connector", "idle", "image", "image_version", "ingress", "labels"),
-        *("log_group", "max_duration", "memory", "role", "run_payload", "suspended_for", "wait_timeout"),
+        *("auto_resume", "cpus", "egress", "egress_allow", "egress_connector", "idle", "image", "image_version"),
+        *("ingress", "labels", "log_group", "max_duration", "memory", "role", "run_payload", "suspended_for"),
+        "wait_timeout",
     )
 
     def __init__(
@@ -57,6 +59,7 @@ class Demand:
         ingress: Sequence[str] | None = None,
         egress: bool = False,
         egress_connector: str | None = None,
+        egress_allow: Sequence[str] | None = None,
         labels: Mapping[str, str] | None = None,
         wait_timeout: float | None = None,
     ) -> None:
@@ -74,6 +77,7 @@ class Demand:
         self.ingress = ingress
         self.egress = egress
         self.egress_connector = egress_connector
+        self.egress_allow = egress_allow
         self.labels = labels
         self.wait_timeout = wait_timeout
 
@@ -101,6 +105,7 @@ def start(
         log_group=demand.log_group,
         ingress_network_connectors=demand.ingress,
         egress_network_connectors=_egress_connectors(demand, local=local),
+        egress_allow=demand.egress_allow,
         labels=demand.labels,
         replace=replace,
         wait_timeout=demand.wait_timeout,

@@ -84,6 +84,7 @@ class Sandbox:
         maximum_duration: int = LONGEST_LIFE_SECONDS,
         ingress_network_connectors: Sequence[str] | None = None,
         egress_network_connectors: Sequence[str] | None = None,
+        egress_allow: Sequence[str] | None = None,
         run_payload: str | None = None,
         log_group: str | None = None,
         labels: Mapping[str, str] | None = None,
@@ -101,13 +102,13 @@ class Sandbox:
                 offers (``vmnest infra up``), and locally the built-in image.
             image_version: A version of it; the newest active one if None.
             cpus, memory: CPUs, and MiB. On AWS compared with the image, whose sizes they are; locally what it gets.
-            execution_role_arn: The role that code inside gets; else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``, else the
-                one that infrastructure offers.
+            execution_role_arn: The role of code inside; else ``AGENT_SANDBOX_EXECUTION_ROLE_ARN``, else of infra up.
             region: AWS region; else that of the image's ARN, else AWS's own settings.
             idle_policy: When it is suspended and for how long; after 15 minutes, for the rest of its life, if None.
             maximum_duration: Seconds after which it ends in any case, suspended or not; 1 to 28,800 (8 hours).
             ingress_network_connectors: ARNs, or the service's names; HTTP_INGRESS if None, which must be among them.
             egress_network_connectors: The same, one at most; the image's own if None.
+            egress_allow: What a local sandbox may reach: ``HOST[:PORT]``, ``*.DOMAIN``, ``internet`` (also on AWS).
             run_payload: Text that the image's run hook gets: at most 4096 bytes. No record holds it.
             log_group: CloudWatch log group for what it prints; needs a role.
             labels: Your own labels for it, kept in the local record.
@@ -125,7 +126,7 @@ class Sandbox:
             execution_role_arn=wired.role, sources=wired.sources, run_payload=run_payload, log_group=log_group,
             idle_policy=idle_policy, maximum_duration_seconds=maximum_duration, labels=labels or {},
             ingress=ingress_network_connectors or (), egress=egress_network_connectors or (),
-            agent_port=settings.number("agent_port", flag=agent_port, environ=environ),
+            agent_port=settings.number("agent_port", flag=agent_port, environ=environ), egress_allow=egress_allow or (),
         )  # fmt: skip
         deadline = Deadline(CREATE_SECONDS if wait_timeout is None else wait_timeout)
         return cls._launch(wish, place=wired.place, deadline=deadline, verify_tls=verify_tls, replace=replace)

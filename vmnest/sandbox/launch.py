@@ -37,9 +37,10 @@ def plan(wish: Wish, *, place: Target, control: Control, deadline: Deadline) -> 
     """The record to write and the run to make, for a wish that was checked. Names are resolved; nothing is started.
 
     Raises:
-        errors.UsageError: a connector or a size that cannot be had.
+        errors.UsageError: a connector, a host or a size that cannot be had.
         errors.ImageNotFoundError: no such image.
     """
+    wish = wishes.with_egress(wish, is_local=place.is_local)
     ingress, egress = wishes.connector_arns(wish, region=place.region)
     image_arn = control.images.resolve(wish.image, deadline=deadline)
     if not place.is_local:
@@ -342,5 +343,5 @@ def _check_image_size(wish: Wish, image_arn: str, *, control: Control, deadline:
 
 
 def _local_options(wish: Wish) -> dict[str, object] | None:
-    options = {"cpus": wish.cpus, "memory": wish.memory_mib}
+    options = {"cpus": wish.cpus, "memory": wish.memory_mib, "egress_allow": list(wish.egress_allow) or None}
     return {name: value for name, value in options.items() if value is not None} or None

@@ -6,7 +6,7 @@ The service checks all of this too, but later, one call at a time, and in its ow
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from .. import errors, settings
@@ -16,7 +16,7 @@ from ..wire import names
 if TYPE_CHECKING:
     from ..target import Target
 
-__all__ = ["Wish", "check", "check_port", "connector_arns"]
+__all__ = ["Wish", "check", "check_port", "connector_arns", "with_egress"]
 
 LONGEST_PAYLOAD_BYTES = 4096
 SHORTEST_IDLE_SECONDS = 60
@@ -41,6 +41,7 @@ class Wish:
     agent_port: int
     labels: Mapping[str, str]
     log_group: str | None = None
+    egress_allow: Sequence[str] = ()
     sources: Mapping[str, str] = field(default_factory=dict)  # what infrastructure offered, see ``wiring``
 
 
@@ -59,6 +60,40 @@ def check(wish: Wish, *, place: Target) -> None:
     _check_payload(wish.run_payload)
     _check_labels(wish.labels)
     _check_sizes(wish)
+
+
+def with_egress(wish: Wish, *, is_local: bool) -> Wish:
+    """The wish in the words of its target for what a sandbox may reach: a list here, a connector on AWS.
+
+    Raises:
+        errors.UsageError: what is allowed makes no sense, or cannot be had on AWS.
+    """
+    if not wish.egress_allow and not (is_local and wish.egress):
+        return wish
+    from ..wire import egress
+
+    if isinstance(wish.egress_allow, (str, bytes)):
+        raise errors.UsageError(f"egress_allow must be a list of hosts: {wish.egress_allow!r}")
+    allowed = egress.parse(wish.egress_allow).texts
+    if is_local:
+        is_open = any(isinstance(each, str) and _is_internet(each) for each in wish.egress)
+        return replace(wish, egress_allow=egress.parse([*allowed, *([egress.INTERNET] if is_open else [])]).texts)
+    if allowed != (egress.INTERNET,):
+        raise errors.UsageError(
+            f"on AWS a sandbox cannot be held to {' and '.join(text for text in allowed if text != egress.INTERNET)}",
+            hint=f"There is {egress.INTERNET}, and what a connector to a VPC of yours lets out (--egress-connector, "
+            "egress_network_connectors). Single hosts can be allowed to local sandboxes.",
+        )
+    if wish.egress and not all(_is_internet(each) for each in wish.egress):
+        raise errors.UsageError(
+            f"{egress.INTERNET} is allowed, and another egress connector is given",
+            hint="A connector to a VPC takes the place of the one to the internet: leave one of them out.",
+        )
+    return replace(wish, egress=wish.egress or (names.INTERNET_EGRESS,), egress_allow=())
+
+
+def _is_internet(connector: str) -> bool:
+    return connector.rpartition(":")[2] == names.INTERNET_EGRESS
 
 
 def connector_arns(wish: Wish, *, region: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -31,7 +31,8 @@ def test_output_and_status_of_a_command_are_ours(here: LocalCloud, capfdbinary: 
     ("options", "flags"),
     [
         ([], []),
-        (["--egress-connector", "INTERNET_EGRESS"], ["--egress-connector"]),
+        (["--egress-connector", "INTERNET_EGRESS"], []),
+        (["--egress-allow", "pypi.org"], []),
         (["--role", "arn:aws:iam::111122223333:role/r", "--log-group", "g"], ["--role", "--log-group"]),
     ],
     ids=str,

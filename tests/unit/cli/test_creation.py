@@ -89,6 +89,11 @@ def test_the_idle_time_has_two_names(service: Peer, options: list[str]) -> None:
     assert requested(service, *options)["idlePolicy"] == {**DEFAULTS, "maxIdleDurationSeconds": 300}
 
 
+def test_what_is_allowed_on_aws_is_the_connector_to_the_internet(service: Peer) -> None:
+    managed = "arn:aws:lambda:eu-west-1:aws:network-connector:aws-network-connector:INTERNET_EGRESS"
+    assert requested(service, "--egress-allow", "internet")["egressNetworkConnectors"] == [managed]
+
+
 def test_egress_is_the_connector_that_is_configured(service: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     connector = "arn:aws:lambda:eu-west-1:111122223333:network-connector:mine"
     monkeypatch.setenv("AGENT_SANDBOX_EGRESS_CONNECTOR", connector)
@@ -112,6 +117,8 @@ def test_egress_is_the_connector_that_is_configured(service: Peer, monkeypatch: 
         (["--run-payload", "x" * 4097], "4096"),
         (["--egress"], "no egress connector is configured"),
         (["--egress-connector", "BOGUS"], "BOGUS"),
+        (["--egress-allow", "pypi.org"], "on AWS a sandbox cannot be held to pypi.org"),
+        (["--egress-allow", "https://pypi.org"], "not allowed to a sandbox as egress"),
         (["--ingress", "NO_INGRESS"], "NO_INGRESS"),
         (["--log-group", ""], "log_group"),
     ],

@@ -106,10 +106,13 @@ def test_ps_shows_what_a_local_sandbox_really_reaches(
     known: registry.Registry, serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     put(known, "web")
-    details = {"isolation": "namespace", "egress": "none", "cpus": None}
+    details = {"isolation": "namespace", "egress": [], "cpus": None}
     text = show(serve, monkeypatch, capfd, localDetails=details)
     assert [line.split() for line in text.splitlines()][-2:] == [["isolation", "namespace"], ["egress", "none"]]
     assert text.count("egress") == 1
+    details = {"egress": ["pypi.org", "[::1]:80"], "egress_refused": ["10.0.0.1:80"]}
+    shown = members(show(serve, monkeypatch, capfd, localDetails=details))
+    assert (shown["egress"].strip(), shown["egress refused"].strip()) == ("pypi.org, [::1]:80", "10.0.0.1:80")
     assert "ingress" not in text
 
 
@@ -180,7 +183,7 @@ def test_ps_says_the_unit_of_a_local_sandboxs_memory(
     known: registry.Registry, serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     put(known, "web")
-    text = show(serve, monkeypatch, capfd, localDetails={"cpus": None, "memory": 512, "egress": "none"})
+    text = show(serve, monkeypatch, capfd, localDetails={"cpus": None, "memory": 512, "egress": []})
     shown = members(text)
     assert shown["memory"].strip() == "512 MiB"
     assert "cpus" not in shown

@@ -63,6 +63,7 @@ def test_every_plan_has_a_token_of_its_own(control: FakeControl) -> None:
 def test_sizes_go_to_the_local_cloud_as_options_and_never_to_aws(control: FakeControl) -> None:
     assert plan(control, kind="local", cpus=0.5, memory_mib=300)[1].local_options == {"cpus": 0.5, "memory": 300}
     assert plan(control, kind="local")[1].local_options is None
+    assert plan(control, kind="local", egress_allow=("pypi.org",))[1].local_options == {"egress_allow": ["pypi.org"]}
     assert plan(control, cpus=1, memory_mib=512)[1].local_options is None
 
 

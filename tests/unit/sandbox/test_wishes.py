@@ -128,3 +128,54 @@ def test_an_ingress_through_which_the_agent_cannot_be_reached_is_refused(ingress
 def test_connectors_that_there_are_not_or_too_many_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(errors.UsageError):
         arns(**change)
+
+
+# -- what may be reached -----------------------------------------------------------------------------------------------
+
+
+def reaching(*, is_local: bool, **changes: Any) -> tuple[list[str], list[str]]:
+    wish = wishes.with_egress(dataclasses.replace(WISH, **{"egress": (), **changes}), is_local=is_local)
+    return list(wish.egress), list(wish.egress_allow)
+
+
+def test_a_local_sandbox_reaches_what_is_allowed() -> None:
+    assert reaching(is_local=True) == ([], [])
+    allowed = ["PyPI.org", "*.pythonhosted.org", "pypi.org", "10.0.0.1:8080"]
+    assert reaching(is_local=True, egress_allow=allowed)[1] == ["pypi.org", "*.pythonhosted.org", "10.0.0.1:8080"]
+
+
+@pytest.mark.parametrize("connector", ["INTERNET_EGRESS", HTTP_ARN.replace("HTTP_INGRESS", "INTERNET_EGRESS")])
+def test_the_connector_to_the_internet_opens_a_local_sandbox_as_well(connector: str) -> None:
+    assert reaching(is_local=True, egress=(connector,)) == ([connector], ["internet"])
+    assert reaching(is_local=True, egress=(connector,), egress_allow=["a.example:1"])[1] == ["a.example:1", "internet"]
+
+
+def test_another_connector_opens_no_local_sandbox() -> None:
+    assert reaching(is_local=True, egress=(VPC_ARN,)) == ([VPC_ARN], [])
+
+
+def test_on_aws_the_internet_is_a_connector() -> None:
+    assert reaching(is_local=False, egress_allow=["internet"]) == (["INTERNET_EGRESS"], [])
+    assert reaching(is_local=False, egress_allow=["internet"], egress=["INTERNET_EGRESS"])[0] == ["INTERNET_EGRESS"]
+    assert reaching(is_local=False, egress=[VPC_ARN]) == ([VPC_ARN], [])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"egress_allow": ["pypi.org"]}, "on AWS a sandbox cannot be held to pypi.org"),
+        ({"egress_allow": ["internet", "a.example", "b.example"]}, "cannot be held to a.example and b.example"),
+        ({"egress_allow": ["internet"], "egress": [VPC_ARN]}, "another egress connector is given"),
+    ],
+)
+def test_what_aws_has_not_is_refused_and_says_what_there_is(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.UsageError, match=message) as caught:
+        reaching(is_local=False, **change)
+    assert "VPC" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+@pytest.mark.parametrize("allowed", ["pypi.org", ["http://pypi.org/"], ["*"], [1], [""]])
+def test_what_is_no_list_of_hosts_is_refused(allowed: Any, is_local: bool) -> None:
+    with pytest.raises(errors.UsageError):
+        reaching(is_local=is_local, egress_allow=allowed)
