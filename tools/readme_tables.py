@@ -84,7 +84,8 @@ def render_options(*title: str) -> str:
     parser = importlib.import_module(f"vmnest.cli.{verb.module}").build_parser(verb)
     lines = ["::", "", f"    {parser.usage}"]
     for spelling, meaning in _options(parser):
-        lines += ["", spelling, f"    {meaning[:1].upper()}{meaning[1:]}."]
+        escaped = meaning.replace("*", "\\*")  # stars are no emphasis here
+        lines += ["", spelling, f"    {escaped[:1].upper()}{escaped[1:]}."]
     return "\n".join(lines)
 
 

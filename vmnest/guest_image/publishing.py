@@ -37,9 +37,17 @@ def upload(
         errors.AccessDeniedError: the bucket is somebody else's, or the credentials may not write to it.
     """
     key = key_of(image_name, package.digest)
-    if s3.exists(bucket, key, deadline=deadline) is None:
+    if not _is_there(s3, bucket, key, deadline):
         s3.upload(bucket, key, package.file, size=package.size, deadline=deadline, on_progress=on_progress)
     return f"s3://{bucket}/{key}"
+
+
+def _is_there(s3: S3, bucket: str, key: str, deadline: Deadline) -> bool:
+    try:
+        return s3.exists(bucket, key, deadline=deadline) is not None
+    except errors.AccessDeniedError:
+        # So it is told to who may not list the bucket, of a key that is not there; who may not write either is told then.
+        return False
 
 
 def publish(spec: ImageSpec, images: Images, *, deadline: Deadline, clock: Clock = SYSTEM_CLOCK) -> Draft:

@@ -55,6 +55,17 @@ def test_what_is_there_is_not_uploaded_again(upload):
     assert bucket.content == {f"b/{KEY}": b""}
 
 
+def test_who_may_not_list_the_bucket_uploads(upload, monkeypatch: pytest.MonkeyPatch):
+    bucket = Bucket()
+
+    def exists(*_names: str, **_options: object) -> object:
+        raise errors.AccessDeniedError("HeadObject: Forbidden", operation="HeadObject", status=403)
+
+    monkeypatch.setattr(bucket, "exists", exists)
+    upload(bucket)
+    assert bucket.content == {f"b/{KEY}": b"zip"}
+
+
 def conflict() -> Answer:
     text = "MicroVM Image is already in state: UPDATING"
     return json_answer(409, {"message": text}, headers={"x-amzn-errortype": "ConflictException"})
