@@ -46,7 +46,7 @@ def _is_there(s3: S3, bucket: str, key: str, deadline: Deadline) -> bool:
     try:
         return s3.exists(bucket, key, deadline=deadline) is not None
     except errors.AccessDeniedError:
-        # So it is told to who may not list the bucket, of a key that is not there; who may not write either is told then.
+        # Told to who may not list the bucket, of a key that is not there. Who may not write either is told so then.
         return False
 
 
