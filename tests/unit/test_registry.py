@@ -78,6 +78,7 @@ def test_a_record_comes_back_as_it_was_put(registry: Registry) -> None:
         agent_port=8081,
         log_group="/aws/demo",
         labels={"team": "a"},
+        sources={"image_arn": "output of demo/dev"},
         launch={"image_arn": ARN, "idle_policy": {"auto_resume_enabled": True}, "egress_connectors": []},
         unknown={"later": [1, {"x": None}]},
     )
@@ -361,6 +362,7 @@ DAMAGED = {
     "a stop is text": '{"sandboxes": {"web": {"stopped_at": "now"}}}',
     "a flag is a number": '{"sandboxes": {"web": {"auto_resume": 0}}}',
     "a port is true": '{"sandboxes": {"web": {"agent_port": true}}}',
+    "a source is a number": '{"sandboxes": {"web": {"sources": {"image_arn": 1}}}}',
     "a label is a number": '{"sandboxes": {"web": {"labels": {"a": 1}}}}',
     "nested without end": "[" * 100_000,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 from pathlib import Path
 
@@ -139,3 +140,28 @@ def test_those_for_which_no_time_is_left_are_told(store: Store, tmp_path: Path) 
 
     with pytest.raises(errors.InfrastructureError, match="1 of 2 stacks failed: p1/dev: no time was left to begin"):
         works.each_of(several(tmp_path, 2), act, deadline=deadline, parallelism=1)
+
+
+def test_who_stops_it_has_the_others_stop_soon(store: Store, tmp_path: Path) -> None:
+    deadline = Deadline(60)
+    begun = threading.Barrier(3)
+    ended = []
+
+    def act(work: works.Work) -> dict[str, object]:
+        begun.wait(30)
+        while not deadline.expired:
+            threading.Event().wait(0.01)
+        ended.append(work.label)
+        return {}
+
+    def interrupt() -> None:
+        begun.wait(30)
+        _thread.interrupt_main()
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    with pytest.raises(KeyboardInterrupt):
+        works.each_of(several(tmp_path, 2), act, deadline=deadline)
+    interrupter.join()
+    assert sorted(ended) == ["p0/dev", "p1/dev"]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("vmnest-infra-")]
