@@ -123,8 +123,8 @@ def _add_what_it_reaches(parser: words.Parser) -> None:
         "--egress-allow",
         metavar="HOST[:PORT]",
         repeat=True,
-        help="what a local sandbox may reach: a host at ports 80 and 443, or at PORT; *.DOMAIN; internet "
-        "(repeatable; default: nothing; on AWS: internet)",
+        help="host that a local sandbox may reach, at ports 80 and 443 unless PORT is given, or internet: "
+        "all that is public (repeatable; default: none)",
     )
 
 
