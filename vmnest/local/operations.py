@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +15,7 @@ from . import (
     connectors,
     faults,
     image_operations,
+    image_records,
     images,
     network_connectors,
     options,
@@ -53,10 +56,19 @@ class Call:
 
 def run_microvm(cloud: Cloud, call: Call) -> Wire:
     """RunMicrovm: answers PENDING; the endpoint is there already, and holds requests until the VM runs."""
-    params = call.params
-    with cloud.images.to_run(str(params["imageIdentifier"]), _text(params, "imageVersion")) as image:
-        record = cloud.vms.run(_spec(cloud, image, call), client_token=_text(params, "clientToken"))
+    params, token, asked = call.params, _text(call.params, "clientToken"), _fingerprint(call)
+    # By what was asked for, not by what that means today: the image may have another version by now, or none.
+    record = cloud.vms.started_by(token, fingerprint=asked)
+    if record is None:
+        with cloud.images.to_run(str(params["imageIdentifier"]), _text(params, "imageVersion")) as image:
+            record = cloud.vms.run(_spec(cloud, image, call), client_token=token, fingerprint=asked)
     return _describe(cloud, record)
+
+
+def _fingerprint(call: Call) -> str:
+    """Equal for calls that ask for the same, and tells nothing of the payload."""
+    asked = {name: value for name, value in call.params.items() if name != "clientToken"}
+    return hashlib.sha256(json.dumps([asked, call.local_options], sort_keys=True).encode()).hexdigest()
 
 
 def _spec(cloud: Cloud, image: images.Runnable, call: Call) -> records.Spec:
@@ -88,7 +100,8 @@ def get_microvm(cloud: Cloud, call: Call) -> Wire:
 
 def list_microvms(cloud: Cloud, call: Call) -> Wire:
     """ListMicrovms, ended ones included."""
-    image, version = call.params.get("imageIdentifier"), call.params.get("imageVersion")
+    image, label = call.params.get("imageIdentifier"), _text(call.params, "imageVersion")
+    version = None if label is None else f"{image_records.parse_number(label)}.0"
     found = [
         record
         for record in cloud.vms.all()

@@ -95,20 +95,34 @@ class VMs:
 
     # -- asked by the control plane ------------------------------------------------------------------------------------
 
-    def run(self, spec: records.Spec, *, client_token: str | None) -> records.Record:
+    def started_by(self, client_token: str | None, *, fingerprint: str) -> records.Record | None:
+        """The VM that was started with that client token, or None.
+
+        Raises:
+            faults.Fault: it was started by a call with another fingerprint.
+        """
+        with self._lock:
+            known = self._by_client_token.get(client_token) if client_token else None
+        return None if known is None else _of_same_call(known, fingerprint)
+
+    def run(self, spec: records.Spec, *, client_token: str | None, fingerprint: str | None = None) -> records.Record:
         """Begin to start a VM; the same VM for the same client token.
+
+        Args:
+            spec: What to start.
+            client_token: Of the call, or None.
+            fingerprint: Of what the call asked for; by default that of the spec.
 
         Raises:
             faults.Fault: the client token was used with other parameters, or the daemon is about to end.
         """
+        asked = fingerprint or spec.fingerprint
         with self._lock:
             known = self._by_client_token.get(client_token) if client_token else None
             if known is None:
-                record = self._add(spec, client_token)
+                record = self._add(spec, client_token, fingerprint=asked)
         if known is not None:
-            if known.fingerprint != spec.fingerprint:
-                raise faults.conflict("The client token was used before, with other parameters.")
-            return known
+            return _of_same_call(known, asked)
         with record.changed:
             self._ledger.save(record)
         self._publish(record)
@@ -199,7 +213,7 @@ class VMs:
 
     # -- starting ------------------------------------------------------------------------------------------------------
 
-    def _add(self, spec: records.Spec, client_token: str | None) -> records.Record:
+    def _add(self, spec: records.Spec, client_token: str | None, *, fingerprint: str) -> records.Record:
         if self._closed:
             raise faults.internal("The local cloud is ending.")
         listener = acceptor.bind()
@@ -212,6 +226,7 @@ class VMs:
             endpoint=f"http://127.0.0.1:{listener.getsockname()[1]}",
             listener=listener,
             client_token=client_token,
+            fingerprint=fingerprint,
         )
         record.ledger = self._ledger
         self._register(record, client_token)
@@ -387,6 +402,12 @@ class VMs:
         self._ledger.forget(record.microvm_id)
         for token in [token for token, known in self._by_client_token.items() if known is record]:
             del self._by_client_token[token]
+
+
+def _of_same_call(known: records.Record, fingerprint: str) -> records.Record:
+    if known.fingerprint != fingerprint:
+        raise faults.conflict("The client token was used before, with other parameters.")
+    return known
 
 
 def _environment(spec: records.Spec) -> Mapping[str, str]:

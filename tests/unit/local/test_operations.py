@@ -39,9 +39,9 @@ def build(stage, name, **settings):
     return made["imageArn"]
 
 
-def refusal(stage, name, **params):
+def refusal(stage, operation, /, **params):
     with pytest.raises(faults.Fault) as caught:
-        call(stage, name, **params)
+        call(stage, operation, **params)
     return caught.value.status, caught.value.message
 
 
@@ -95,7 +95,7 @@ class TestRun:
             400,
             "The run hook must be enabled in the MicroVM image to pass the run hook payload",
         )
-        assert call(stage, "RunMicrovm", imageIdentifier=hookless)["state"] == "PENDING"
+        assert call(stage, "RunMicrovm", imageIdentifier=hookless)["imageVersion"] == "1.0"
 
     def test_memory_and_egress_are_the_images_unless_something_else_is_asked_for(self, stage):
         arn = build(stage, "small", resources=[{"minimumMemoryInMiB": 512}])
@@ -103,6 +103,41 @@ class TestRun:
             found = call(stage, "RunMicrovm", imageIdentifier=arn, local_options=local_options)
             assert stage.vms.get(found["microvmId"]).spec.options.memory_mib == memory
             assert found["egressNetworkConnectors"] == [connectors.managed("INTERNET_EGRESS")]
+
+    def test_a_client_token_is_the_same_microvm_whatever_has_become_of_the_image(self, stage):
+        arn = build(stage, "plain")
+        params = {"imageIdentifier": arn, "clientToken": "t"}
+        first = call(stage, "RunMicrovm", **params)
+        call(stage, "UpdateMicrovmImage", **image_stage.SETTINGS, imageIdentifier=arn)
+        stage.images.wait_settled("plain")
+        assert call(stage, "RunMicrovm", **params)["microvmId"] == first["microvmId"]
+        for label in ("1", "2"):
+            call(stage, "UpdateMicrovmImageVersion", imageIdentifier=arn, imageVersion=label, status="INACTIVE")
+        again = call(stage, "RunMicrovm", **params)
+        assert (again["microvmId"], again["imageVersion"]) == (first["microvmId"], "1.0")
+
+    @pytest.mark.parametrize("changes", [{"maximumDurationInSeconds": 61}, {"local_options": '{"cpus": 1}'}])
+    def test_a_client_token_with_other_parameters_is_a_conflict(self, stage, changes):
+        run(stage, clientToken="t")
+        assert refusal(stage, "RunMicrovm", imageIdentifier=ARN, clientToken="t", **changes) == (
+            409,
+            "The client token was used before, with other parameters.",
+        )
+
+    def test_many_calls_with_one_client_token_start_one_microvm(self, stage):
+        found = []
+        threads = [
+            threading.Thread(
+                target=lambda: found.append(call(stage, "RunMicrovm", imageIdentifier=ARN, clientToken="t"))
+            )
+            for _ in range(10)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len({one["microvmId"] for one in found}) == 1
+        assert len(found) == 10
 
     def test_an_image_whose_microvm_has_not_ended_cannot_be_deleted(self, stage):
         arn = build(stage, "plain")
@@ -137,7 +172,14 @@ class TestList:
 
     @pytest.mark.parametrize(
         ("params", "count"),
-        [({"imageIdentifier": ARN}, 1), ({"imageIdentifier": ARN + "x"}, 0), ({"imageVersion": "2.0"}, 0)],
+        [
+            ({"imageIdentifier": ARN}, 1),
+            ({"imageIdentifier": ARN + "x"}, 0),
+            ({"imageVersion": "1.0"}, 1),
+            ({"imageVersion": "1"}, 1),
+            ({"imageVersion": "2.0"}, 0),
+            ({"imageVersion": "x"}, 0),
+        ],
     )
     def test_filters_hold(self, stage, params, count):
         run(stage)
