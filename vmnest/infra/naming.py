@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+from ..guest_image import publishing
 from .spec import Stack
 from .state import StackState
 
@@ -24,7 +25,6 @@ IMAGE_KIND = "microvm-image"
 GROUP_KIND = "ec2-sg"
 CONNECTOR_KIND = "network-connector"
 
-ARTIFACTS_PREFIX = "vmnest/"
 _LONGEST_BUCKET_NAME = 63
 _DIGEST_LENGTH = 12
 _LONGEST_ROLE_NAME = 64
@@ -46,13 +46,13 @@ def recorded_bucket(state: StackState) -> str | None:
 
 
 def artifact_key(image_name: str, digest: str) -> str:
-    """Where a zip lies in the bucket: told by its content, so that what is there needs no upload."""
-    return f"{artifact_folder(image_name)}{digest}.zip"
+    """Where a zip lies in the bucket."""
+    return publishing.key_of(image_name, digest)
 
 
 def artifact_folder(image_name: str) -> str:
     """The beginning of the keys of all of an image's zips."""
-    return f"{ARTIFACTS_PREFIX}{image_name}/"
+    return f"{publishing.KEY_PREFIX}{image_name}/"
 
 
 def operator_role(connector_name: str) -> str:

@@ -6,7 +6,7 @@ could not be removed stays recorded, and so does what it holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from .. import errors
 from . import naming, ownership, recording
@@ -35,6 +35,7 @@ def run(
     steps: list[Step] = []
     left: dict[str, str] = {}
     held: dict[str, str] = {}
+    hints: dict[str, None] = {}
 
     def tell(step: Step, phase: str, text: str) -> None:
         on_event(Event(state.key, step.resource, phase, text, step))
@@ -44,7 +45,9 @@ def run(
         problem = held.get(step.resource)
         if problem is None and step.action == DELETE:
             tell(step, START, step.reason)
-            problem = _remove(resource, stack, account, held)
+            problem, hint = _remove(resource, stack, account, held)
+            if hint is not None:
+                hints[hint] = None
         if problem is not None:
             left[f"{step.kind} {step.id}"] = problem
             tell(step, FAILED, problem)
@@ -54,22 +57,22 @@ def run(
         steps.append(step)
         tell(step, DONE, step.reason if step.action == REUSE else "")
     if left:
-        raise _incomplete(state, left)
+        raise _incomplete(state, left, hints)
     return tuple(steps)
 
 
-def _remove(resource: Resource, stack: Stack, account: Account, held: dict[str, str]) -> str | None:
-    """Remove one resource; or say why not, and what must stay because of that."""
+def _remove(resource: Resource, stack: Stack, account: Account, held: dict[str, str]) -> tuple[str | None, str | None]:
+    """Remove one resource; or say why not, what to do about it, and in ``held`` what must stay because of that."""
     kind = table.kind(resource.kind)
     if kind is None:
-        return "this version of vmnest does not know what it is"
+        return "this version of vmnest does not know what it is", None
     try:
         kind.remove(resource, account, is_ours=ownership.judge(stack, resource))
     except errors.VmnestError as error:
         for name in kind.holds:
             held[name] = f"is used by {kind.name} {recording.told(resource)}, which is left"
-        return error.message
-    return None
+        return error.message, error.hint
+    return None, None
 
 
 def _ordered(state: StackState) -> Iterator[tuple[str, Resource]]:
@@ -85,10 +88,12 @@ def _step(name: str, resource: Resource) -> Step:
     return Step(slot, resource.kind, REUSE, told, "was not made by vmnest, and stays")
 
 
-def _incomplete(state: StackState, left: dict[str, str]) -> errors.InfrastructureError:
+def _incomplete(state: StackState, left: dict[str, str], hints: Iterable[str]) -> errors.InfrastructureError:
     what = "; ".join(f"{name}: {problem}" for name, problem in left.items())
-    return errors.InfrastructureError(
-        f"not everything of {state.label} could be removed: {what}",
-        hint="It stays recorded: try again (vmnest infra destroy) once that is settled.",
-        details={"left": left},
+    error = errors.InfrastructureError(
+        f"not everything of {state.label} could be removed: {what}", details={"left": left}
     )
+    for hint in hints:
+        error.add_hint(hint)
+    error.add_hint("What is left stays recorded: once that is settled, try again: vmnest infra destroy")
+    return error

@@ -35,6 +35,9 @@ def test_a_failure_leaves_what_it_concerns_and_no_more(network_bench: Bench) -> 
     with pytest.raises(errors.InfrastructureError, match="not everything of demo/dev could be removed") as caught:
         network_bench.destroy()
     assert set(network_bench.account.inventory()) == {"images", "roles"}
+    assert caught.value.hint is not None
+    assert "vmnest ls --all" in caught.value.hint
+    assert caught.value.hint.endswith("try again: vmnest infra destroy")
     left = caught.value.details["left"]
     assert isinstance(left, dict)
     assert [name.partition(" ")[0] for name in left] == ["microvm-image", "iam-role"]

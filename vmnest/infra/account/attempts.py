@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
 from ... import deadline as deadlines
@@ -20,13 +20,13 @@ LAST_DELAY_SECONDS = 5.0
 _T = TypeVar("_T")
 
 
-def repeat(call: Callable[[], _T], *, deadline: Deadline, clock: Clock) -> _T:
-    """Make the call until it is answered, while it fails in ways that pass."""
+def repeat(call: Callable[[], _T], *, deadline: Deadline, clock: Clock, passing: Collection[str] = ()) -> _T:
+    """Make the call until it is answered, while it fails in ways that pass; ``passing`` are names of such errors."""
     for is_last in _attempts(deadline, clock):
         try:
             return call()
         except errors.VmnestError as error:
-            if is_last or not error.retryable:
+            if is_last or not (error.retryable or getattr(error, "error_type", None) in passing):
                 raise
     raise AssertionError("the last attempt returns or raises")
 

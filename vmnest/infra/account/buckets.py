@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, BinaryIO
 
 from ... import errors
 from ...deadline import Clock, Deadline
@@ -24,7 +24,8 @@ _ALL_BLOCKED = {
 OWNER_ENFORCED = "BucketOwnerEnforced"
 ENCRYPTION = "AES256"
 VERSIONED = "Enabled"
-_T = TypeVar("_T")
+# Of a bucket that was made, or changed, a moment ago.
+_PASSING = frozenset({"OperationAborted"})
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,9 @@ class Buckets:
             )
         except errors.ResourceNotFoundError:
             return False
+        except errors.AccessDeniedError:
+            # Said of a key that is not there to who may not list the bucket. Who may not write either is told so then.
+            return False
 
     def upload(
         self, name: str, key: str, file: BinaryIO, *, size: int, on_progress: Callable[[int, int], None] | None = None
@@ -203,7 +207,7 @@ class Buckets:
         def ask() -> answers.Answer:
             return self._s3.call(operation, params, deadline=self._deadline)
 
-        return attempts.repeat(ask, deadline=self._deadline, clock=self._clock)
+        return attempts.repeat(ask, deadline=self._deadline, clock=self._clock, passing=_PASSING)
 
 
 def _text(value: object) -> str | None:

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...control.image_specs import DEFAULT_MEMORY_MIB, ImageSpec
 from ...control.images import ImageVersion
+from ...guest_image import publishing
 from ...wire import names
-from .. import naming
 from ..steps import Change
 
 _DISABLED = "DISABLED"
 _HOOKS = ("microvmImageHooks", "microvmHooks")
 _ABSENT = (None, _DISABLED)
 _SECONDS = "TimeoutInSeconds"
-_OUR_KEY = re.compile(rf"/{re.escape(naming.ARTIFACTS_PREFIX)}[^/]+/([0-9a-f]{{12}})[0-9a-f]{{52}}\.zip$")
+_OUR_KEY = re.compile(rf"/{re.escape(publishing.KEY_PREFIX)}[^/]+/([0-9a-f]{{12}})[0-9a-f]{{52}}\.zip$")
 
 
 def find(version: ImageVersion, spec: ImageSpec, *, is_base_wanted: bool = False) -> tuple[Change, ...]:

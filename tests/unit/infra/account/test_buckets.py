@@ -93,3 +93,28 @@ def test_a_fault_while_one_is_emptied_is_outlasted(memory: MemoryAccount, bucket
     memory.on_call = fail
     buckets.delete("b")
     assert memory.inventory() == {}
+
+
+def test_a_bucket_that_was_just_made_may_not_take_its_settings_at_once(memory: MemoryAccount, buckets: Buckets) -> None:
+    memory.s3.make("b")
+    failures = [
+        errors.ConflictError("wait", operation="PutBucketVersioning", status=409, error_type="OperationAborted")
+    ]
+
+    def fail(service: str, operation: str, is_done: bool) -> None:
+        if failures:
+            raise failures.pop()
+
+    memory.on_call = fail
+    buckets.keep_versions("b")
+    assert memory.s3.buckets["b"]["settings"] == {"Versioning": {"Status": "Enabled"}}
+
+
+def test_of_a_bucket_that_may_not_be_listed_it_is_not_known_what_is_there(
+    memory: MemoryAccount, buckets: Buckets
+) -> None:
+    def deny(service: str, operation: str, is_done: bool) -> None:
+        raise errors.AccessDeniedError("no", operation=operation, status=403)
+
+    memory.on_call = deny
+    assert not buckets.has_object("b", "k")
