@@ -127,7 +127,7 @@ def test_it_is_stopped_and_goes_on_and_nobody_else_is_at_it_meanwhile(cli: Cli, 
     again = cli("infra", "up")
     assert again.status == 0, again.remarks
     assert json.loads(again.text)["image_version"]
-    assert "role: making" not in again.remarks
+    assert "role: made" not in again.remarks
     assert cli("infra", "preview", "--json").data["stacks"][0]["has_changes"] is False
     assert cli("infra", "destroy", "-y", "-q").text == "demo/dev: removed 4\n"
 

@@ -1,8 +1,8 @@
 """What happens to stacks while ``infra up`` or ``destroy`` works on them: a line for each thing that is done.
 
-On a terminal a last line, which is drawn anew, tells what is under way and for how long. Elsewhere (a file, CI) each
-line is written once, and what goes on for long is told when it changes. Stacks that are worked on at a time have their
-names before their lines.
+On a terminal a last line, which is drawn anew, tells what is under way and for how long. Elsewhere (a file, CI) lines
+stay, so that only what takes its time is told before it is done: when it begins to, when it changes, and every minute.
+Stacks that are worked on at a time have their names before their lines.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ __all__ = ["Board"]
 
 PERIOD_SECONDS = 0.5
 TOLD_FROM_SECONDS = 1.0  # a shorter time is not worth telling
-AGAIN_AFTER_SECONDS = 5.0  # where lines stay, one about what goes on is not followed by the next one at once
+# Where lines stay: when what is under way is told at all, when a change of it is, and when it is told again.
+TAKES_ITS_TIME_SECONDS = 2.0
+CHANGE_AFTER_SECONDS = 5.0
+REMIND_AFTER_SECONDS = 60.0
 
 # action of a step -> while it is done, when it is done
 _DOING = {"create": ("making", "made"), "update": ("changing", "changed"), "delete": ("removing", "removed")}
 
 
 class _UnderWay:
-    """What is being done to a resource: since when, the last that was told of it, and how much was written of that."""
+    """What is being done to a resource: since when, what was last heard of it, and when that was last written."""
 
-    __slots__ = ("begun", "lines", "text", "written")
+    __slots__ = ("begun", "is_written", "text", "told")
 
-    def __init__(self, begun: float) -> None:
-        self.begun = begun
-        self.text = ""
-        self.lines = 0
-        self.written = begun
+    def __init__(self, begun: float, text: str) -> None:
+        self.begun = self.told = begun
+        self.text = text
+        self.is_written = False
 
 
 class Board:
@@ -67,7 +69,7 @@ class Board:
         self._end = threading.Event()
 
     def __enter__(self) -> Board:
-        if self._shown and self._is_terminal:
+        if self._shown:
             import threading
 
             self._thread = threading.Thread(target=self._tick, name="vmnest-board", daemon=True)
@@ -81,7 +83,7 @@ class Board:
         if thread is not None:
             self._end.set()
             thread.join()
-            with self._lock:
+            if self._is_terminal:
                 terminal.draw_line("")
 
     def on_begin(self, label: str) -> None:
@@ -102,8 +104,8 @@ class Board:
         with self._lock:
             key = (label, event.resource)
             if event.phase == "start":
-                self._under_way[key] = _UnderWay(self._clock())
-                self._show(key, self._doing(key, event.text))
+                self._under_way[key] = _UnderWay(self._clock(), self._doing(key, event.text))
+                self._draw()
             elif event.phase == "progress":
                 self._show(key, event.text)
             elif event.phase == "note":
@@ -124,8 +126,8 @@ class Board:
         return reason if step is None else f"{_DOING.get(step.action, ('', ''))[0]} {step.id or ''}: {reason}".lstrip()
 
     def _finish(self, key: tuple[str, str], event: Event) -> None:
-        begun = self._under_way.pop(key, _UnderWay(self._clock())).begun
-        seconds = self._clock() - begun
+        under_way = self._under_way.pop(key, None)
+        seconds = 0.0 if under_way is None else self._clock() - under_way.begun
         took = f" ({render_seconds(seconds)})" if seconds >= TOLD_FROM_SECONDS else ""
         step = self._steps.get(key)
         text = "failed" if event.phase == "failed" else event.text  # why, the error tells at the end
@@ -134,15 +136,21 @@ class Board:
         self._write(key[0], f"{_name(key[1])}{text}{took}")
 
     def _show(self, key: tuple[str, str], text: str) -> None:
-        """Something goes on: draw it anew, or write a line about it, if the last one is some time ago."""
-        under_way = self._under_way.setdefault(key, _UnderWay(self._clock()))
+        """Something goes on: draw it anew, or write it, if the last line about it is some time ago."""
+        under_way = self._under_way.setdefault(key, _UnderWay(self._clock(), text))
+        is_new = under_way.text != text or not under_way.is_written
         under_way.text = text
         if self._is_terminal:
             self._draw()
-        elif under_way.lines < 2 or self._clock() - under_way.written >= AGAIN_AFTER_SECONDS:
-            under_way.lines += 1
-            under_way.written = self._clock()
-            self._write(key[0], f"{_name(key[1])}{text}")
+        elif is_new and (not under_way.is_written or self._clock() - under_way.told >= CHANGE_AFTER_SECONDS):
+            self._tell(key, under_way)
+
+    def _tell(self, key: tuple[str, str], under_way: _UnderWay) -> None:
+        under_way.is_written = True
+        under_way.told = self._clock()
+        seconds = under_way.told - under_way.begun
+        since = f" ... {render_seconds(seconds)}" if seconds >= TOLD_FROM_SECONDS else ""
+        self._write(key[0], f"{_name(key[1])}{under_way.text}{since}")
 
     def _write(self, label: str, text: str) -> None:
         if self._shown:
@@ -156,6 +164,16 @@ class Board:
         while not self._end.wait(PERIOD_SECONDS):
             with self._lock:
                 self._draw()
+                self._remind()
+
+    def _remind(self) -> None:
+        """Where lines stay: tell of what goes on and on."""
+        if self._is_terminal:
+            return
+        for key, under_way in self._under_way.items():
+            patience = REMIND_AFTER_SECONDS if under_way.is_written else TAKES_ITS_TIME_SECONDS
+            if self._clock() - under_way.told >= patience:
+                self._tell(key, under_way)
 
     def _draw(self) -> None:
         if not (self._shown and self._is_terminal and self._thread):

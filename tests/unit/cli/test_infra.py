@@ -79,7 +79,7 @@ def test_up_prints_the_outputs_and_remarks_what_it_does(
     out, err = run(capfd, "up")
     outputs = json.loads(out)
     assert outputs["image_arn"].endswith(":microvm-image:demo-guest")
-    assert err.startswith("4 to create\nrole: making demo-exec: ")
+    assert err.startswith("4 to create\nrole: ")
     assert "image: made arn:" in err
     assert run(capfd, "output")[0] == out
     assert run(capfd, "output", "image_arn") == (f"{outputs['image_arn']}\n", "")
@@ -233,7 +233,7 @@ def test_who_stops_it_is_told_that_nothing_is_lost(
     stack.on_call = lambda service, operation, is_done: None
     out, err = run(capfd, "up")
     assert json.loads(out)["image_version"] == "1.0"
-    assert "role: making" not in err
+    assert "role: made" not in err
     run(capfd, "destroy", "--yes")
 
 

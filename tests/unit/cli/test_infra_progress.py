@@ -52,15 +52,15 @@ def test_each_thing_that_is_done_has_a_line_with_its_time(clock: FakeClock, capf
     assert capfd.readouterr().err.splitlines() == [
         "a note",
         "1 to create, 1 to update, 1 reused",
-        "role: making exec: there is none",
         "role: made exec",
-        "image: changing arn:i: the guest has changed",
         "image: careful",
         "image: changed arn:i (1 min 5 s)",
     ]
 
 
-def test_what_goes_on_for_long_is_told_now_and_then(clock: FakeClock, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_goes_on_is_told_when_it_begins_to_and_then_now_and_again(
+    clock: FakeClock, capfd: pytest.CaptureFixture[str]
+) -> None:
     with make(clock) as board:
         board.on_begin(A)
         board.on_event(A, event("start", "begins"))
@@ -69,12 +69,42 @@ def test_what_goes_on_for_long_is_told_now_and_then(clock: FakeClock, capfd: pyt
             clock.advance(1)
         board.on_event(A, event("done", "is ready"))
     assert capfd.readouterr().err.splitlines() == [
-        "image: begins",
         "image: state 0",
-        "image: state 5",
-        "image: state 10",
+        "image: state 5 ... 5 s",
+        "image: state 10 ... 10 s",
         "image: is ready (12 s)",
     ]
+
+
+def test_where_lines_stay_there_is_one_for_what_takes_its_time_and_one_a_minute(
+    clock: FakeClock, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with make(clock) as board:
+        board.on_begin(A)
+        board.on_plan(A, PLAN)
+        board.on_event(A, event("start", "the guest has changed"))
+        for _ in range(125):
+            clock.advance(1)
+            board._remind()
+        board.on_event(A, event("done"))
+    assert capfd.readouterr().err.splitlines()[2:] == [
+        "image: changing arn:i: the guest has changed ... 2 s",
+        "image: changing arn:i: the guest has changed ... 1 min 2 s",
+        "image: changing arn:i: the guest has changed ... 2 min 2 s",
+        "image: changed arn:i (2 min 5 s)",
+    ]
+
+
+def test_nobody_need_call_for_the_lines_that_stay(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(infra_progress, "PERIOD_SECONDS", 0.01)
+    told = threading.Event()
+    monkeypatch.setattr(terminal, "tell", lambda text: told.set())
+    with make(clock) as board:
+        board.on_event(A, event("start", "begins"))
+        clock.advance(3)
+        assert told.wait(30)
 
 
 def test_a_failure_is_named_and_left_to_the_error(clock: FakeClock, capfd: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +113,7 @@ def test_a_failure_is_named_and_left_to_the_error(clock: FakeClock, capfd: pytes
         board.on_event(A, event("start", "begins"))
         board.on_event(A, event("failed", "because"))
         board.on_end(A, ValueError("because"))
-    assert capfd.readouterr().err.splitlines() == ["image: begins", "image: failed"]
+    assert capfd.readouterr().err.splitlines() == ["image: failed"]
 
 
 def test_several_stacks_are_told_apart(clock: FakeClock, capfd: pytest.CaptureFixture[str]) -> None:
