@@ -278,6 +278,8 @@ class Logs:
         everything = [(held, stream) for held in self._groups.values() for stream in held.streams.values()]
         size = sum(stream.size + stream.older_size for _, stream in everything)
         count = len(everything)
+        if size <= self._total_bytes and count < MAX_STREAMS:
+            return
         for held, stream in sorted(everything, key=lambda pair: pair[1].came or pair[1].created):
             if size <= self._total_bytes and count < MAX_STREAMS:
                 return

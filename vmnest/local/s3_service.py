@@ -150,8 +150,7 @@ class S3:
         )
         reply = handler(call)
         if not incoming.is_complete:
-            # Of a request that should have none: what was signed is held to all the same.
-            body.read()
+            _pass_over(body, reply)
         return reply
 
     def _verify(self, request: http1.Request) -> signing.Verified:
@@ -168,6 +167,10 @@ class S3:
         except signing.SignatureError as error:
             if "X-Amz-Credential=" in request.target:
                 raise s3_answers.not_implemented("takes no signed URLs: sign the header fields") from error
+            if (http1.first(request.fields, "x-amz-content-sha256") or "").startswith("STREAMING-AWS4-"):
+                raise s3_answers.not_implemented(
+                    "takes no bodies whose chunks are signed: sign the whole body, or send it as UNSIGNED-PAYLOAD"
+                ) from error
             error_type, status = _SIGNATURE_ERRORS[error.kind]
             raise faults.Fault(error.message, error_type=error_type, status=status) from error
 
@@ -181,6 +184,16 @@ class S3:
             with self._lock:
                 self._answering -= 1
                 self._touched_at = self._clock.monotonic()
+
+
+def _pass_over(body: s3_bodies.Body, reply: httpd.Reply) -> None:
+    """Read the body of a request that should have none; what was signed is held to all the same."""
+    try:
+        body.read()
+    except BaseException:
+        if reply.piece is not None:
+            reply.piece.file.close()
+        raise
 
 
 def _find_handler(method: str, *, bucket: str, key: str, query: Mapping[str, str]) -> Handler:
