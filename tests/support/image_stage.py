@@ -170,3 +170,25 @@ class ImageStage:
     def close(self) -> None:
         """End what is under way."""
         self.images.close()
+
+
+def together(count: int, act: Callable[[int], object]) -> None:
+    """``act(number)`` in that many threads at the same moment. A refusal is an answer; anything else is raised."""
+    barrier, wrong = threading.Barrier(count), []
+
+    def one(number: int) -> None:
+        barrier.wait(20)
+        try:
+            act(number)
+        except faults.Fault:
+            return
+        except Exception as error:  # the last line of a thread
+            wrong.append(error)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if wrong:
+        raise wrong[0]

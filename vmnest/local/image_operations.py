@@ -44,7 +44,7 @@ def create_image(known: images.Images, params: Wire) -> Wire:
         image, version = known.create(str(params["name"]), settings, tags=tags)
         return {**_draft(image, version), "tags": tags or None}
 
-    return known.once("CreateMicrovmImage", params, create)
+    return known.answers.once("CreateMicrovmImage", params, create)
 
 
 def update_image(known: images.Images, params: Wire) -> Wire:
@@ -56,7 +56,7 @@ def update_image(known: images.Images, params: Wire) -> Wire:
         settings = _settings(known, params)
         return _draft(*known.update(identifier, settings))
 
-    return known.once("UpdateMicrovmImage", params, update)
+    return known.answers.once("UpdateMicrovmImage", params, update)
 
 
 def get_image(known: images.Images, params: Wire) -> Wire:

@@ -26,7 +26,7 @@ Item = TypeVar("Item")
 
 
 class Store:
-    """See the module. Not for two threads at once."""
+    """See the module. Not for two threads at once with the same image, or the same client token."""
 
     def __init__(self, folder: str) -> None:
         self._folder = keeping.open_folder(os.path.join(folder, FOLDER))

@@ -8,8 +8,6 @@ removing layers) is done by the workshop's threads, which come back with the out
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import logging
 import threading
 import uuid
@@ -22,6 +20,7 @@ from . import (
     account,
     connectors,
     faults,
+    image_answers,
     image_builds,
     image_builtin,
     image_records,
@@ -81,6 +80,11 @@ class Neighbours:
 class Images:
     """All images. Thread-safe.
 
+    Attributes:
+        answers: What was answered to calls with client tokens.
+        neighbours: The rest of the account.
+        created_at: When this local cloud was made.
+
     Args:
         store: Where they outlive the daemon.
         workshop: Builds them.
@@ -102,11 +106,11 @@ class Images:
     ) -> None:
         self.neighbours = neighbours
         self.created_at = created_at
-        self._store = store
+        self.answers = image_answers.Answers(store)
         self._workshop = workshop
         self._clock = clock
         self._new_id = new_id
-        self._lock = threading.RLock()  # guards all below, and the store
+        self._lock = threading.RLock()  # guards all below, and the files of images
         self._shelf = image_shelf.Shelf(store, image_builtin.built_in(created_at))
         self._is_closed = False
         self._last_busy = clock.monotonic()
@@ -175,26 +179,6 @@ class Images:
                 self._shelf.unpin(image, version)
 
     # -- changes that the API asks for ---------------------------------------------------------------------------------
-
-    def once(self, operation: str, params: Wire, act: Callable[[], Wire]) -> Wire:
-        """The answer of ``act``; for a client token that was used, the answer of that time, and nothing is done.
-
-        Raises:
-            faults.Fault: the client token was used with other parameters.
-        """
-        token = params.get("clientToken")
-        if token is None:
-            return act()
-        fingerprint = _fingerprint(params)
-        with self._lock:
-            known = self._store.answer(operation, str(token))
-            if known is None:
-                answer = act()
-                self._keep_answer(operation, str(token), fingerprint=fingerprint, answer=answer)
-                return answer
-        if known[0] != fingerprint:
-            raise faults.conflict("The client token was used before, with other parameters.")
-        return known[1]
 
     def create(self, name: str, settings: image_records.Settings, *, tags: Mapping[str, str]) -> tuple[Image, Version]:
         """Begin to build the first version of a new image.
@@ -407,13 +391,6 @@ class Images:
         assert image is not None
         return image
 
-    def _keep_answer(self, operation: str, token: str, *, fingerprint: str, answer: Wire) -> None:
-        try:
-            self._store.keep_answer(operation, token, fingerprint=fingerprint, answer=answer)
-        except errors.LocalCloudError:
-            # It has happened, and the answer to this very call is worth more than that to another one.
-            _LOG.exception("the answer to %s could not be noted", operation)
-
     def _changeable(self, identifier: str, *, action: str) -> Image:
         image = self.get(identifier, action=action)
         _refuse_built_in(image)
@@ -488,9 +465,3 @@ def _check_arn(arn: str, *, action: str) -> None:
         raise faults.validation(f"Invalid ARN format: {arn}")
     if parts[4] != names.LOCAL_ACCOUNT:
         raise faults.access_denied(action, arn)
-
-
-def _fingerprint(params: Wire) -> str:
-    """Equal for equal parameters, and tells nothing of them."""
-    content = json.dumps({name: value for name, value in params.items() if name != "clientToken"}, sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()

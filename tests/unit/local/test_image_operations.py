@@ -89,6 +89,21 @@ class TestCreate:
         assert {name: version[name] for name in given} == given
         assert call(stage, "GetMicrovmImage", imageIdentifier=DEMO)["tags"] == {"a": "b"}
 
+    @pytest.mark.parametrize("operation", ["CreateMicrovmImage", "UpdateMicrovmImage"])
+    def test_a_client_token_replays_the_answer_also_when_the_image_is_gone(self, stage, operation):
+        params = {**SETTINGS, "name": "demo", "clientToken": "t"}
+        if operation == "UpdateMicrovmImage":
+            create(stage)
+            params = {**SETTINGS, "imageIdentifier": DEMO, "clientToken": "t"}
+        first = call(stage, operation, **params)
+        assert call(stage, operation, **params) == first
+        stage.wait_settled("demo")
+        assert refusal(stage, operation, **{**params, "description": "other"})[0] == 409
+        call(stage, "DeleteMicrovmImage", imageIdentifier=DEMO)
+        assert stage.wait_settled("demo") is None
+        assert call(stage, operation, **params) == first
+        assert stage.images.find(DEMO) is None
+
     def test_its_name_is_taken_then(self, stage):
         create(stage)
         for name in ("demo", "local"):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.support.image_stage import ARN, INTERNET, ROLE, SETTINGS, ImageStage, make_built
+from tests.support.image_stage import ARN, INTERNET, ROLE, SETTINGS, ImageStage, make_built, together
 from vmnest import errors
 from vmnest.local import builder, faults, image_rules, images, options, records
 
@@ -200,73 +200,6 @@ class TestQuotas:
         create(stage, "c")
 
 
-class TestOnce:
-    def test_the_same_token_is_the_same_answer_and_nothing_is_done(self, stage):
-        calls = []
-        params = {"name": "demo", "clientToken": "t"}
-        for _ in range(2):
-            assert stage.images.once("CreateMicrovmImage", params, lambda: calls.append(1) or {"a": 1}) == {"a": 1}
-        assert calls == [1]
-
-    def test_without_a_token_it_is_done_each_time(self, stage):
-        calls = []
-        for _ in range(2):
-            stage.images.once("CreateMicrovmImage", {"name": "demo"}, lambda: calls.append(1) or {})
-        assert calls == [1, 1]
-
-    def test_other_parameters_are_a_conflict(self, stage):
-        params = {"name": "demo", "clientToken": "t", "environmentVariables": {"A": "1"}}
-        stage.images.once("CreateMicrovmImage", params, dict)
-        other = {**params, "environmentVariables": {"A": "2"}}
-        assert refusal(stage.images.once, "CreateMicrovmImage", other, dict)[0] == 409
-        # Another operation's tokens are its own.
-        assert stage.images.once("UpdateMicrovmImage", other, lambda: {"b": 2}) == {"b": 2}
-
-    def test_a_refused_call_uses_no_token(self, stage):
-        params = {"name": "demo", "clientToken": "t"}
-
-        def refuse():
-            raise faults.validation("no")
-
-        assert refusal(stage.images.once, "CreateMicrovmImage", params, refuse) == (400, "no")
-        assert stage.images.once("CreateMicrovmImage", {**params, "name": "other"}, lambda: {"a": 1}) == {"a": 1}
-
-    def test_it_outlives_the_image_and_the_daemon(self, stage, tmp_path):
-        params = {"name": "demo", "clientToken": "t"}
-        stage.images.once(
-            "CreateMicrovmImage", params, lambda: {"imageArn": stage.images.create("demo", READY, tags={})[0].arn}
-        )
-        stage.wait_settled("demo")
-        stage.images.delete(DEMO)
-        stage.wait_settled("demo")
-        stage.close()
-        later = ImageStage(tmp_path)
-        later.images.open()
-        assert later.images.once("CreateMicrovmImage", params, dict) == {"imageArn": DEMO}
-        assert later.images.find(DEMO) is None
-        later.close()
-
-    def test_an_answer_that_cannot_be_noted_is_given_all_the_same(self, stage, monkeypatch, caplog):
-        def refuse(*args, **members):
-            raise errors.LocalCloudError("full")
-
-        monkeypatch.setattr(stage.store, "keep_answer", refuse)
-        assert stage.images.once("CreateMicrovmImage", {"clientToken": "t"}, lambda: {"a": 1}) == {"a": 1}
-        assert "the answer to CreateMicrovmImage could not be noted" in caplog.text
-
-    def test_many_at_once_do_it_once(self, stage):
-        calls, answers = [], []
-        params = {"name": "demo", "clientToken": "t"}
-        together(
-            20,
-            lambda number: answers.append(
-                stage.images.once("CreateMicrovmImage", params, lambda: calls.append(number) or {"by": number})
-            ),
-        )
-        assert len(calls) == 1
-        assert answers == [{"by": calls[0]}] * 20
-
-
 class TestDelete:
     def test_the_name_is_free_afterwards_and_numbers_begin_anew(self, stage):
         first, _ = create(stage, tags={"a": "b"})
@@ -456,27 +389,6 @@ class TestDaemon:
         assert run(stage, DEMO).image_version == "1.0"
         stage.images.reopen()
         update(stage)
-
-
-def together(count, act):
-    """``act(number)`` in that many threads at the same moment; what they raise beyond refusals fails the test."""
-    barrier, wrong = threading.Barrier(count), []
-
-    def one(number):
-        barrier.wait(20)
-        try:
-            act(number)
-        except faults.Fault:
-            pass  # a refusal is an answer
-        except Exception as error:
-            wrong.append(error)
-
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
 
 
 class TestRaces:
