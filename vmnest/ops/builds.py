@@ -206,7 +206,7 @@ def read_build_log(
     deadline = Deadline(timeout)
     place = targets.resolve(local=local, region=region, arn=image if image.startswith("arn:") else None)
     control = place.control(deadline=deadline)
-    image_arn = control.images.resolve(place.image(image), deadline=deadline)
+    image_arn = shown.find(place, control.images, image, deadline=deadline)
     number = image_version or shown.newest(control.images, image_arn, deadline=deadline)
     version = control.images.version(image_arn, number, deadline=deadline)
     service = place.service("logs", deadline=deadline)

@@ -22,6 +22,7 @@ __all__ = [
     "image_prune",
     "image_remove",
     "image_versions",
+    "find",
     "newest",
     "plan_prune",
 ]
@@ -74,7 +75,7 @@ def image_inspect(
     deadline = Deadline(timeout)
     place = _place(local, region, image)
     images = place.control(deadline=deadline).images
-    found = images.get(images.resolve(place.image(image), deadline=deadline), deadline=deadline)
+    found = images.get(find(place, images, image, deadline=deadline), deadline=deadline)
     number = image_version or found.latest_active_version or newest(images, found.image_arn, deadline=deadline)
     version = images.version(found.image_arn, number, deadline=deadline)
     builds = [
@@ -102,7 +103,7 @@ def image_versions(
     deadline = Deadline(timeout)
     place = _place(local, region, image)
     images = place.control(deadline=deadline).images
-    image_arn = images.resolve(place.image(image), deadline=deadline)
+    image_arn = find(place, images, image, deadline=deadline)
     found = _newest_first(images.versions(image_arn, deadline=deadline))
     return {"image_arn": image_arn, "versions": [_describe_version(version) for version in found]}
 
@@ -129,7 +130,7 @@ def image_remove(
     deadline = Deadline(timeout)
     place = _place(local, region, image)
     control = place.control(deadline=deadline)
-    image_arn = control.images.resolve(place.image(image), deadline=deadline)
+    image_arn = find(place, control.images, image, deadline=deadline)
     _remove(control, image_arn, image_version, wait=wait, deadline=deadline)
     return {"image_arn": image_arn, "image_version": image_version, "removed": True}
 
@@ -194,6 +195,16 @@ def image_prune(
         else:
             removed.append(each)
     return {"images": removed, "failed": failed}
+
+
+def find(place: Target, images: Images, image: str, *, deadline: Deadline) -> str:
+    """The ARN of the image of that name or ARN.
+
+    Raises:
+        errors.ImageNotFoundError: no image has that name.
+        errors.UsageError: the ARN is of the other target.
+    """
+    return place.image(image) if image.startswith("arn:") else images.resolve(image, deadline=deadline)
 
 
 def newest(images: Images, image_arn: str, *, deadline: Deadline) -> str:
