@@ -8,7 +8,7 @@ from . import asking, infra_progress, output, render, values, variables, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from . import verbs
 
@@ -153,7 +153,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
         _build(options)
         return 0
     assert isinstance(options, _ImageOptions)
-    actions = {
+    actions: dict[str, Callable[[_ImageOptions], int | None]] = {
         "ls": _list,
         "inspect": _inspect,
         "versions": _versions,
@@ -161,8 +161,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
         "rm": _remove,
         "prune": _prune,
     }
-    actions[verb.words[1]](options)
-    return 0
+    return actions[verb.words[1]](options) or 0
 
 
 # -- build -------------------------------------------------------------------------------------------------------------
@@ -349,7 +348,8 @@ def _remove(options: _ImageOptions) -> None:
         output.result({"images": removed}, options=options, text="")
 
 
-def _prune(options: _ImageOptions) -> None:
+def _prune(options: _ImageOptions) -> int:
+    """1 if something could not be removed."""
     with output.progress("looking which images are in use", options=options):
         planned = images.plan_prune(
             versions=options.versions,
@@ -364,7 +364,7 @@ def _prune(options: _ImageOptions) -> None:
             {**planned, "dry_run": True} if options.dry_run else {**planned, "failed": []}, options=options, text=shown
         )
         output.remark("nothing was removed" if found else "there is nothing to remove", options=options)
-        return
+        return 0
     if not options.yes:
         asking.agree(
             shown,
@@ -384,6 +384,7 @@ def _prune(options: _ImageOptions) -> None:
         error = each["error"]
         assert isinstance(error, dict)
         output.remark(f"{_title(each)} is still there: {error['message']}", options=options)
+    return 1 if _items(data, "failed") else 0
 
 
 def _title(each: Mapping[str, object]) -> str:
