@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import threading
@@ -268,11 +269,19 @@ def test_the_whole_way_on_this_machine(local_cloud: LocalCloud, tmp_path: Path) 
     assert [image["name"] for image in images if image["name"] != "local"] == []
 
 
+def test_a_sandbox_starts_from_what_was_made_on_aws(account: AwsDouble, infra: Cli, tmp_path: Path) -> None:
+    use_a_sandbox(infra, tmp_path)
+    assert account.inventory() == {}
+
+
 def test_a_sandbox_starts_from_what_was_made_on_this_machine(local_cloud: LocalCloud, tmp_path: Path) -> None:
-    infra = prepare(tmp_path, {"AGENT_SANDBOX_LOCAL_DIR": local_cloud.folder, "AGENT_SANDBOX_TARGET": "local"})
-    (tmp_path / "guest" / "program.py").unlink()
-    (tmp_path / "guest" / "Dockerfile").unlink()
-    (tmp_path / "guest").rmdir()
+    environ = {"AGENT_SANDBOX_LOCAL_DIR": local_cloud.folder, "AGENT_SANDBOX_TARGET": "local"}
+    use_a_sandbox(prepare(tmp_path, environ), tmp_path)
+
+
+def use_a_sandbox(infra: Cli, folder: Path) -> None:
+    """Without flags, from an image of the guest that comes with vmnest."""
+    shutil.rmtree(folder / "guest")
     run(infra, "up")
     created = infra("create", "made")
     assert created.status == 0, created.remarks
