@@ -1,7 +1,8 @@
 """S3's checksums of objects (``x-amz-checksum-…``), computed as bytes come. Pure.
 
 The standard library has no CRC32C and no CRC64NVME, and in Python they take 0.1 s a MiB, which others have to wait for:
-beyond SLOW_BYTES they are not computed, and what the client said stands. The bytes are held to the SHA-256 of its signature all the same.
+beyond SLOW_BYTES they are not computed, and what the client said stands. The bytes are held to the SHA-256 of its
+signature all the same.
 """
 
 from __future__ import annotations
