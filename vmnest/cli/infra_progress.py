@@ -87,7 +87,7 @@ class Board:
                 terminal.draw_line("")
 
     def on_begin(self, label: str) -> None:
-        """Work on a stack begins."""
+        """This stack is among those that are worked on."""
         with self._lock:
             self._labels[label] = None
 

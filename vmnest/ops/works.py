@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         """Whoever shows what happens meanwhile. Its methods are called from several threads."""
 
         def on_begin(self, label: str) -> None:
-            """Work on a stack begins."""
+            """This stack is among those to work on: told of all of them before work begins."""
 
         def on_plan(self, label: str, plan: Plan) -> None:
             """This is what will be done."""
@@ -147,8 +147,6 @@ def each_of(
     """
 
     def act(work: Work) -> dict[str, object]:
-        if front is not None:
-            front.on_begin(work.label)
         try:
             result = action(work)
         except BaseException as error:
@@ -159,6 +157,9 @@ def each_of(
             front.on_end(work.label, None)
         return result
 
+    if front is not None:
+        for work in works:
+            front.on_begin(work.label)
     if len(works) == 1:
         return [act(works[0])]
     results = _in_threads(works, act, deadline=deadline, count=parallelism or len(works))
