@@ -194,7 +194,7 @@ def _hint(kind: type[errors.ServiceError], refusal: Refusal) -> str | None:
         return _PAGE_HINT
     if kind is errors.QuotaExceededError and refusal.service == _SANDBOX_SERVICE:
         return _SANDBOX_QUOTA_HINT
-    if kind is errors.ServiceError:
+    if kind is errors.ServiceError and refusal.error_type is None:
         return _PAGE_HINT
     hint = _HINTS_BY_TYPE.get(refusal.error_type or "") or _HINTS.get(kind)
     return hint and hint.replace("{prefix}", _ACTION_PREFIXES.get(refusal.service, refusal.service))

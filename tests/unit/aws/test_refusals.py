@@ -113,6 +113,12 @@ def test_each_refusal_has_its_own_remedy(facts, kind, hint):
     assert hint in error.hint
 
 
+def test_an_error_that_only_the_service_knows_is_nobody_else_s():
+    error = refusals.to_error(refusal(error_type="PreconditionFailed", status=412, service="s3"))
+    assert type(error) is errors.ServiceError
+    assert error.hint is None
+
+
 def test_a_fault_of_the_service_tells_the_request_for_its_support():
     facts = {"status": 500, "error_type": "InternalServerException", "request_id": "1-2-3"}
     assert refusals.to_error(refusal(**facts)).message == "Op: m (InternalServerException, request 1-2-3)"
