@@ -71,6 +71,7 @@ class _Performance:
         try:
             if step.is_change:
                 self._tell(START, step.reason)
+            before = self.work.state
             if step.action == DELETE:
                 self._remove(step)
             else:
@@ -78,8 +79,8 @@ class _Performance:
         except errors.VmnestError as error:
             self._tell(FAILED, error.message)
             raise
-        if step.is_change or step.action == REUSE:
-            self._tell(DONE, "")
+        if step.is_change or (step.action == REUSE and self.work.state != before):
+            self._tell(DONE, step.reason if step.action == REUSE else "")
 
     def _bring(self, step: Step) -> None:
         """Make a resource what it is to be; ``apply`` also tells what to record of one with nothing to do."""

@@ -13,6 +13,7 @@ from vmnest.infra import ownership, stacks
 from vmnest.infra.plan import Plan
 from vmnest.infra.spec import EgressConfig
 from vmnest.infra.state import Resource, StackState
+from vmnest.infra.steps import DONE
 
 EVERYTHING = ("role", "bucket", "guest_object", "image")
 
@@ -63,6 +64,22 @@ def test_a_guest_that_is_as_it_was_before_needs_only_its_zip_again(bench: Bench)
     assert again.outputs["image_version"] == "3.0"
 
 
+def test_a_guest_that_cannot_be_built_and_is_put_back_leaves_nothing_to_do_but_its_zip(bench: Bench) -> None:
+    bench.up()
+    bench.write_guest("broken\n")
+    bench.account.images.failures = ["CONTAINER_BUILD_FAILED"]
+    with pytest.raises(errors.ImageBuildError):
+        bench.up()
+    assert len(bench.account.inventory()["objects"]) == 2
+    bench.write_guest("1\n")
+    assert [(step.resource, step.action) for step in bench.preview().steps if step.is_change] == [
+        ("guest_object", "delete"),
+    ]
+    assert bench.up().outputs["image_version"] == "1.0"
+    assert len(bench.account.inventory()["objects"]) == 1
+    assert not bench.preview().has_changes
+
+
 def test_a_connector_is_made_and_removed_with_what_it_needs(network_bench: Bench) -> None:
     state = network_bench.up()
     assert state.outputs["egress_network_connector_arn"] == state.resources["network_connector"].id
@@ -109,7 +126,16 @@ def test_what_is_reused_is_neither_changed_nor_deleted(reused: Bench) -> None:
         *("role", "network_operator_role", "bucket", "security_group"),
     ]
     state = reused.up()
+    assert [line for line in reused.told(DONE) if "names it" in line] == [
+        "role: role.arn names it",
+        "network_operator_role: network.egress.operator_role_arn names it",
+        "bucket: bucket.name names it",
+        "security_group: network.egress.security_group_id names it",
+    ]
     assert not reused.preview().has_changes
+    reused.events.clear()
+    reused.up()
+    assert reused.events == []
     assert {name for name, resource in state.resources.items() if resource.managed} == {
         *("guest_object", "image", "network_connector"),
     }

@@ -36,7 +36,6 @@ class SecurityGroup:
     name: str
     vpc_id: str
     tags: Mapping[str, str] = field(default_factory=dict)
-    has_ingress: bool = False
 
 
 class Network:
@@ -122,7 +121,6 @@ class Network:
             name=answers.text(group, "GroupName"),
             vpc_id=answers.text(group, "VpcId"),
             tags=answers.tags(group.get("Tags")),
-            has_ingress=bool(answers.items(group.get("IpPermissions"))),
         )
 
     def _pages(self, operation: str, items: str, params: Mapping[str, object]) -> list[answers.Answer]:
