@@ -22,6 +22,7 @@ _ATTEMPT_SECONDS = 5.0  # for one of several addresses
 _TUNNEL_SECONDS = 20.0  # for a proxy, which connects for us meanwhile
 _MAX_ADDRESSES = 16
 _MAX_PROXY_HEAD_BYTES = 65536
+_NOBODYS = {socket.AF_INET: "240.0.0.1", socket.AF_INET6: "100::ffff"}  # reserved, and to nowhere
 
 Resolve = Callable[[str], Sequence[str]]
 Connect = Callable[[socket.socket, tuple[str, int]], object]
@@ -59,17 +60,29 @@ def resolve(host: str) -> list[str]:
 
 
 def is_own(address: str) -> bool:
-    """Whether an address is one of this machine's: then a connection to it would come from it as well.
+    """Whether an address is one of this machine's: then a socket can be bound to it.
 
-    No packet is sent for it. What only the other end of a firewall sees of this machine is not to be seen from here.
+    Where sockets can be bound to any address (``ip_nonlocal_bind``), it is one if connections to it come from it too;
+    that does not hold for further addresses of one network. No packet is sent for either.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    if not _can_bind(family, _NOBODYS[family]):
+        return _can_bind(family, address)
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((address, 9))
             return bool(probe.getsockname()[0] == address)
     except OSError:  # no way there at all
         return False
+
+
+def _can_bind(family: socket.AddressFamily, address: str) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 class Outlet:
