@@ -103,6 +103,8 @@ class Board:
         """Something happens."""
         with self._lock:
             key = (label, event.resource)
+            if event.step is not None:  # a resource may be made and, what it replaces, removed
+                self._steps[key] = event.step
             if event.phase == "start":
                 self._under_way[key] = _UnderWay(self._clock(), self._doing(key, event.text))
                 self._draw()

@@ -58,6 +58,23 @@ def test_each_thing_that_is_done_has_a_line_with_its_time(clock: FakeClock, capf
     ]
 
 
+def test_what_is_made_is_told_from_what_it_replaces(clock: FakeClock, capfd: pytest.CaptureFixture[str]) -> None:
+    new = Step("role", "iam-role", "create", "new", "there is none")
+    old = Step("role", "iam-role", "delete", "old", "has been replaced")
+    with make(clock) as board:
+        board.on_begin(A)
+        board.on_plan(A, Plan(A, (new, old)))
+        for step in (new, old):
+            board.on_event(A, Event(A, "role", "start", step.reason, step))
+            board.on_event(A, Event(A, "role", "done", "", step))
+        board.on_end(A, None)
+    assert capfd.readouterr().err.splitlines() == [
+        "1 to create, 1 to remove",
+        "role: made new",
+        "role: removed old",
+    ]
+
+
 def test_what_goes_on_is_told_when_it_begins_to_and_then_now_and_again(
     clock: FakeClock, capfd: pytest.CaptureFixture[str]
 ) -> None:
