@@ -86,13 +86,20 @@ class Workshop:
         """
         self._work.spawn(name, work)
 
-    def build(self, image: Image, version: Version, *, record: Callable[[Outcome], None]) -> None:
-        """Build a version; what came of it is handed to ``record``, whatever it is."""
+    def build(
+        self,
+        image: Image,
+        version: Version,
+        *,
+        record: Callable[[Outcome], None],
+        egress_allow: tuple[str, ...] = builder.INTERNET,
+    ) -> None:
+        """Build a version; what came of it is handed to ``record``, whatever it is. RUN may reach ``egress_allow``."""
         with self._changed:
             self._changed.wait_for(lambda: not self._is_sweeping)
             self._under_way += 1
         try:
-            record(self._outcome(image, version))
+            record(self._outcome(image, version, egress_allow))
         finally:
             with self._changed:
                 self._under_way -= 1
@@ -130,11 +137,12 @@ class Workshop:
 
     # -- one build -----------------------------------------------------------------------------------------------------
 
-    def _outcome(self, image: Image, version: Version) -> Outcome:
+    def _outcome(self, image: Image, version: Version, egress_allow: tuple[str, ...]) -> Outcome:
         log = self._open_log(image, version)
         try:
             with self._fetch(version) as artifact:
-                return Outcome(self._maker.build(artifact, spec=_spec(image, version), log=log))
+                spec = _spec(image, version, egress_allow)
+                return Outcome(self._maker.build(artifact, spec=spec, log=log))
         except builder.BuildFailed as failed:
             return Outcome(reason=REASON_INTERRUPTED if self._is_closed else failed.reason)
         except faults.Fault as fault:
@@ -170,7 +178,7 @@ def _say_nothing(line: str) -> None:
     """Of a build whose log nobody wants."""
 
 
-def _spec(image: Image, version: Version) -> builder.BuildSpec:
+def _spec(image: Image, version: Version, egress_allow: tuple[str, ...]) -> builder.BuildSpec:
     settings = version.settings
     environment = image_rules.mapping(settings, "environmentVariables")
     return builder.BuildSpec(
@@ -180,4 +188,5 @@ def _spec(image: Image, version: Version) -> builder.BuildSpec:
         environment={key: str(value) for key, value in environment.items()},
         hooks=image_rules.mapping(settings, "hooks") or None,
         memory_mib=image_rules.memory_mib(settings),
+        egress_allow=egress_allow,
     )

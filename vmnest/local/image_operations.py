@@ -1,4 +1,4 @@
-"""The API's operations on images: parameters in, result out. ``OPERATIONS`` is the list of them.
+"""The API's operations on images: parameters in, result out. ``OPERATIONS`` and ``BUILD_OPERATIONS`` list them.
 
 Their answers have members that the service's model does not know, as recorded from the service; what is absent is null.
 """
@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from . import faults, image_records, image_rules, images, paging
+from ..wire import names
+from . import builder, faults, image_records, image_rules, images, options, paging
 from .image_records import Build, Image, Version
 
 Wire = Mapping[str, object]
 Operation = Callable[[images.Images, Wire], Wire]
+# With the text of the header ``vmnest-local-options``.
+BuildOperation = Callable[[images.Images, Wire, "str | None"], Wire]
 
 CHIPSET = "GRAVITON"
 # Members of settings that every description of a version has.
@@ -35,28 +38,30 @@ _ECHOED = (
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
-def create_image(known: images.Images, params: Wire) -> Wire:
+def create_image(known: images.Images, params: Wire, local_options: str | None) -> Wire:
     """CreateMicrovmImage: answers CREATING, and the build begins."""
 
     def create() -> Wire:
         settings = _settings(known, params)
         tags = {key: str(value) for key, value in image_rules.mapping(params, "tags").items()}
-        image, version = known.create(str(params["name"]), settings, tags=tags)
+        image, version = known.create(
+            str(params["name"]), settings, tags=tags, egress_allow=_egress_allow(local_options)
+        )
         return {**_draft(image, version), "tags": tags or None}
 
-    return known.answers.once("CreateMicrovmImage", params, create)
+    return known.answers.once("CreateMicrovmImage", _asked(params, local_options), create)
 
 
-def update_image(known: images.Images, params: Wire) -> Wire:
+def update_image(known: images.Images, params: Wire, local_options: str | None) -> Wire:
     """UpdateMicrovmImage: answers UPDATING, and the build of the next version begins."""
 
     def update() -> Wire:
         identifier = str(params["imageIdentifier"])
         known.get(identifier, action="UpdateMicrovmImage")  # that there is one comes first
         settings = _settings(known, params)
-        return _draft(*known.update(identifier, settings))
+        return _draft(*known.update(identifier, settings, egress_allow=_egress_allow(local_options)))
 
-    return known.answers.once("UpdateMicrovmImage", params, update)
+    return known.answers.once("UpdateMicrovmImage", _asked(params, local_options), update)
 
 
 def get_image(known: images.Images, params: Wire) -> Wire:
@@ -77,6 +82,16 @@ def delete_image(known: images.Images, params: Wire) -> Wire:
     image = known.delete(str(params["imageIdentifier"]))
     state = image_records.DELETED if image is None else image.state
     return {"imageIdentifier": params["imageIdentifier"], "state": state}
+
+
+def _asked(params: Wire, local_options: str | None) -> Wire:
+    return {**params, names.LOCAL_OPTIONS_HEADER: local_options}
+
+
+def _egress_allow(local_options: str | None) -> tuple[str, ...]:
+    """What RUN may reach: the internet, unless the call says otherwise."""
+    allowed = options.parse_build_egress(local_options)
+    return builder.INTERNET if allowed is None else allowed
 
 
 def _settings(known: images.Images, params: Wire) -> dict[str, object]:
@@ -251,9 +266,11 @@ def _page(items: Sequence[Wire], params: Wire) -> Wire:
     return {"items": [item for _, item in chosen], "nextToken": token}
 
 
-OPERATIONS: Mapping[str, Operation] = {
+BUILD_OPERATIONS: Mapping[str, BuildOperation] = {
     "CreateMicrovmImage": create_image,
     "UpdateMicrovmImage": update_image,
+}
+OPERATIONS: Mapping[str, Operation] = {
     "GetMicrovmImage": get_image,
     "ListMicrovmImages": list_images,
     "DeleteMicrovmImage": delete_image,

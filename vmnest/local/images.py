@@ -18,6 +18,7 @@ from .. import deadline, errors
 from ..wire import names
 from . import (
     account,
+    builder,
     connectors,
     faults,
     image_answers,
@@ -180,8 +181,15 @@ class Images:
 
     # -- changes that the API asks for ---------------------------------------------------------------------------------
 
-    def create(self, name: str, settings: image_records.Settings, *, tags: Mapping[str, str]) -> tuple[Image, Version]:
-        """Begin to build the first version of a new image.
+    def create(
+        self,
+        name: str,
+        settings: image_records.Settings,
+        *,
+        tags: Mapping[str, str],
+        egress_allow: tuple[str, ...] = builder.INTERNET,
+    ) -> tuple[Image, Version]:
+        """Begin to build the first version of a new image; RUN may reach ``egress_allow``.
 
         Raises:
             faults.Fault: the name is taken, or there are too many images, builds or tags.
@@ -195,10 +203,16 @@ class Images:
             now = self._clock.time()
             image = Image(name, self._new_id(), self._shelf.next_number, created_at=now, updated_at=now)
             self.neighbours.tags.replace(image.arn, tags)
-            return self._begin_build(image.add_version(settings, at=now, new_id=self._new_id))
+            return self._begin_build(image.add_version(settings, at=now, new_id=self._new_id), egress_allow)
 
-    def update(self, identifier: str, settings: image_records.Settings) -> tuple[Image, Version]:
-        """Begin to build the next version of an image.
+    def update(
+        self,
+        identifier: str,
+        settings: image_records.Settings,
+        *,
+        egress_allow: tuple[str, ...] = builder.INTERNET,
+    ) -> tuple[Image, Version]:
+        """Begin to build the next version of an image; RUN may reach ``egress_allow``.
 
         Raises:
             faults.Fault: its state does not allow it, or there are too many versions or builds. And as ``get``.
@@ -208,7 +222,8 @@ class Images:
             if len(image.versions) >= MAX_VERSIONS:
                 raise faults.quota(f"MicroVM image {image.arn} has reached the maximum number of versions.")
             self._check_can_build()
-            return self._begin_build(image.add_version(settings, at=self._clock.time(), new_id=self._new_id))
+            changed = image.add_version(settings, at=self._clock.time(), new_id=self._new_id)
+            return self._begin_build(changed, egress_allow)
 
     def set_status(self, identifier: str, label: str, status: str) -> tuple[Image, Version]:
         """Let MicroVMs be started from a version, or not.
@@ -308,13 +323,13 @@ class Images:
 
     # -- work ----------------------------------------------------------------------------------------------------------
 
-    def _begin_build(self, image: Image) -> tuple[Image, Version]:
+    def _begin_build(self, image: Image, egress_allow: tuple[str, ...]) -> tuple[Image, Version]:
         number = image.last_number
-        self._spawn(f"build {image.name} {number}.0", lambda: self._build(image.name, number))
+        self._spawn(f"build {image.name} {number}.0", lambda: self._build(image.name, number, egress_allow))
         self._shelf.put(image)
         return image, _known(image, number)
 
-    def _build(self, name: str, number: int) -> None:
+    def _build(self, name: str, number: int, egress_allow: tuple[str, ...]) -> None:
         with self._lock:
             image = self._shelf.find(name)
             version = None if image is None else image.version(number)
@@ -322,7 +337,10 @@ class Images:
                 return
             image = self._shelf.note(image.start_build(number))
         self._workshop.build(
-            image, _known(image, number), record=lambda outcome: self._end_build(name, number, outcome)
+            image,
+            _known(image, number),
+            record=lambda outcome: self._end_build(name, number, outcome),
+            egress_allow=egress_allow,
         )
 
     def _end_build(self, name: str, number: int, outcome: Outcome) -> None:

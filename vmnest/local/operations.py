@@ -87,6 +87,7 @@ def _spec(cloud: Cloud, image: images.Runnable, call: Call) -> records.Spec:
             _texts(params, "egressNetworkConnectors") or image.egress, state_of=cloud.connectors.state_of
         ),
         kms_key=_text(params, "kmsKeyIdentifier"),
+        logging=_mapping(params, "logging"),
         payload=payload,
         options=options.parse_options(call.local_options, memory_mib=image.memory_mib),
         built=image.built,
@@ -218,6 +219,10 @@ def _on_images(operation: image_operations.Operation) -> Operation:
     return lambda cloud, call: operation(cloud.images, call.params)
 
 
+def _on_builds(operation: image_operations.BuildOperation) -> Operation:
+    return lambda cloud, call: operation(cloud.images, call.params, call.local_options)
+
+
 def _on_connectors(operation: connector_operations.Operation) -> Operation:
     return lambda cloud, call: operation(cloud.connectors, cloud.tags, call.params)
 
@@ -259,6 +264,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "CreateMicrovmAuthToken": create_auth_token,
     "CreateMicrovmShellAuthToken": create_shell_token,
     **{name: _on_images(operation) for name, operation in image_operations.OPERATIONS.items()},
+    **{name: _on_builds(operation) for name, operation in image_operations.BUILD_OPERATIONS.items()},
     **{name: _on_connectors(operation) for name, operation in connector_operations.OPERATIONS.items()},
     "TagResource": tag_resource,
     "UntagResource": untag_resource,

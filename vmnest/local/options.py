@@ -57,6 +57,21 @@ def parse_options(text: str | None, *, memory_mib: int = DEFAULT_MEMORY_MIB) -> 
     """
     if text is None:
         return Options(memory_mib=memory_mib)
+    fields = _fields(text)
+    return Options(cpus=_cpus(fields), memory_mib=_memory(fields, memory_mib), egress_allow=_egress(fields))
+
+
+def parse_build_egress(text: str | None) -> tuple[str, ...] | None:
+    """What RUN steps of a build may reach; None if the header does not say.
+
+    Raises:
+        faults.Fault: as by ``parse_options``.
+    """
+    fields = {} if text is None else _fields(text)
+    return None if fields.get("egress_allow") is None else _egress(fields)
+
+
+def _fields(text: str) -> dict[str, object]:
     try:
         fields = json.loads(text)
     except ValueError:
@@ -66,7 +81,7 @@ def parse_options(text: str | None, *, memory_mib: int = DEFAULT_MEMORY_MIB) -> 
     unknown = sorted(set(fields) - {"cpus", "memory", "egress_allow"})
     if unknown:
         raise faults.validation(f"{names.LOCAL_OPTIONS_HEADER} has unknown members: {', '.join(unknown)}")
-    return Options(cpus=_cpus(fields), memory_mib=_memory(fields, memory_mib), egress_allow=_egress(fields))
+    return fields
 
 
 def _cpus(fields: Mapping[str, object]) -> float | None:

@@ -19,8 +19,11 @@ def stage(tmp_path):
     one.close()
 
 
-def call(stage, operation, **params):
-    answer = image_operations.OPERATIONS[operation](stage.images, params)
+def call(stage, operation, *, local_options=None, **params):
+    if operation in image_operations.BUILD_OPERATIONS:
+        answer = image_operations.BUILD_OPERATIONS[operation](stage.images, params, local_options)
+    else:
+        answer = image_operations.OPERATIONS[operation](stage.images, params)
     # Whatever is said has the model's types, and says what the model requires.
     wire = shapes.build_answer(MODEL.operation(operation), answer)
     shapes.parse_answer(MODEL.operation(operation), wire.headers, wire.body)
@@ -47,7 +50,7 @@ def update(stage, name="demo", **changes):
 
 def test_every_operation_on_images_is_there():
     wanted = {name for name in MODEL.operation_names if "MicrovmImage" in name}
-    assert set(image_operations.OPERATIONS) == wanted
+    assert {*image_operations.OPERATIONS, *image_operations.BUILD_OPERATIONS} == wanted
 
 
 class TestCreate:
@@ -102,6 +105,30 @@ class TestCreate:
         call(stage, "DeleteMicrovmImage", imageIdentifier=DEMO)
         assert stage.wait_settled("demo") is None
         assert call(stage, operation, **params) == first
+        assert stage.images.find(DEMO) is None
+
+    @pytest.mark.parametrize(
+        ("local_options", "allowed"),
+        [
+            (None, ("internet",)),
+            ("{}", ("internet",)),
+            ('{"egress_allow": []}', ()),
+            ('{"egress_allow": ["pypi.org"]}', ("pypi.org",)),
+        ],
+    )
+    def test_steps_of_its_build_may_reach_what_the_caller_says(self, stage, local_options, allowed):
+        create(stage, local_options=local_options)
+        update(stage, local_options=local_options)
+        assert [spec.egress_allow for spec in stage.builder.specs] == [allowed, allowed]
+
+    def test_it_is_part_of_what_a_client_token_is_for(self, stage):
+        params = {**SETTINGS, "name": "demo", "clientToken": "t"}
+        call(stage, "CreateMicrovmImage", **params, local_options='{"egress_allow": []}')
+        assert refusal(stage, "CreateMicrovmImage", **params)[0] == 409
+
+    def test_options_that_make_no_sense_are_refused(self, stage):
+        params = {**SETTINGS, "name": "demo"}
+        assert refusal(stage, "CreateMicrovmImage", **params, local_options='{"egress": 1}')[0] == 400
         assert stage.images.find(DEMO) is None
 
     def test_its_name_is_taken_then(self, stage):

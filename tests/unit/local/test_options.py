@@ -68,3 +68,24 @@ def test_what_makes_no_sense_is_a_validation_error(text, message):
 @pytest.mark.parametrize(("text", "memory"), [(None, 512), ("{}", 512), ('{"cpus": 1}', 512), ('{"memory": 300}', 300)])
 def test_memory_is_the_images_unless_it_is_asked_for(text, memory):
     assert options.parse_options(text, memory_mib=512).memory_mib == memory
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        (None, None),
+        ("{}", None),
+        ('{"egress_allow": null}', None),
+        ('{"egress_allow": []}', ()),
+        ('{"egress_allow": ["PyPI.org"]}', ("pypi.org",)),
+    ],
+)
+def test_what_a_build_may_reach_may_be_said_or_not(text, allowed):
+    assert options.parse_build_egress(text) == allowed
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"egress_allow": 1}', '{"other": 1}'])
+def test_nonsense_for_a_build_is_a_validation_error(text):
+    with pytest.raises(faults.Fault) as caught:
+        options.parse_build_egress(text)
+    assert caught.value.status == 400

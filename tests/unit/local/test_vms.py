@@ -248,6 +248,17 @@ def test_the_same_client_token_is_the_same_vm(stage):
     assert stage.run() is not stage.run()
 
 
+def test_a_vm_is_known_again_by_what_was_asked_for(stage):
+    one = stage.vms.run(build_spec(), client_token="t", fingerprint="asked")
+    assert stage.vms.started_by("t", fingerprint="asked") is one
+    # What that came to may have changed.
+    assert stage.vms.run(build_spec(max_seconds=61), client_token="t", fingerprint="asked") is one
+    assert stage.vms.started_by("u", fingerprint="asked") is None
+    assert stage.vms.started_by(None, fingerprint="asked") is None
+    with pytest.raises(faults.Fault, match="other parameters"):
+        stage.vms.started_by("t", fingerprint="other")
+
+
 def test_a_client_token_with_other_parameters_is_a_conflict(stage):
     stage.run(client_token="t")
     with pytest.raises(faults.Fault) as caught:
