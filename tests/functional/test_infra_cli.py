@@ -116,11 +116,13 @@ def test_it_is_stopped_and_goes_on_and_nobody_else_is_at_it_meanwhile(cli: Cli, 
     for line in iter(up.stderr.readline, b""):
         if b"being built" in line:
             break
+    up.send_signal(signal.SIGSTOP)  # so that it is at it for as long as we like
     busy = cli("infra", "up", "--json")
     assert (busy.status, busy.error["code"]) == (1, "infrastructure")
     assert "another vmnest changes the infrastructure of demo/dev right now" in busy.error["message"]
     up.send_signal(signal.SIGINT)
-    out, err = up.communicate(timeout=30)
+    up.send_signal(signal.SIGCONT)
+    out, err = up.communicate(timeout=60)
     assert (up.returncode, out) == (130, b"")
     assert b"stopped; what was done by then is recorded" in err
     assert b"vmnest: interrupted" in err
