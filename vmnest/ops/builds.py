@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-
 from .. import errors, settings
 from .. import target as targets
 from ..deadline import Deadline
+from . import image_wishes
+from .image_wishes import Wish
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from typing import Protocol
 
-    from ..control.image_specs import Hooks, ImageSpec
     from ..control.images import Draft, Images, ImageVersion
     from ..guest_image import Package
-    from ..infra.spec import Stack
     from ..target import Target
 
     class Front(Protocol):
@@ -42,70 +38,6 @@ _LOCAL_BASE = "whatever FROM names, the image is built on this machine's own pro
 _LOG_SECONDS = 15.0  # must not hold up the error that it explains
 _LONGEST_LINE = 300
 
-# The account of this machine is nobody's concern: a bucket and a role are made there without being asked for.
-LOCAL_BUCKET = "vmnest-images"
-LOCAL_ROLE = "vmnest-build"
-_TRUST = (
-    '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"lambda.amazonaws.com"},'
-    '"Action":"sts:AssumeRole"}]}'
-)
-
-
-class Wish:
-    """What a version of an image shall be. What is not given is as ``sandbox.yaml`` says, else as by default.
-
-    Attributes:
-        name: The image's name.
-        bucket: S3 bucket that its content is uploaded to.
-        role: Role that the build has.
-        memory: Its MicroVMs' memory in MiB: 512, 1024, 2048, 4096 or 8192.
-        environment: Variables of everything in it.
-        hooks: Whether it has lifecycle hooks; by default if vmnest's agent is in the directory.
-        base_image: ARN of the service's image to build on.
-        base_image_version: Version of that.
-        capabilities: Give its programs all capabilities of the kernel.
-        log_group: CloudWatch log group of the build.
-        egress_allow: On this machine: what RUN steps may reach; the internet by default.
-        description: A text for people.
-    """
-
-    __slots__ = (
-        *("base_image", "base_image_version", "bucket", "capabilities", "description", "egress_allow"),
-        *("environment", "hooks", "log_group", "memory", "name", "role"),
-    )
-
-    def __init__(
-        self,
-        *,
-        name: str | None = None,
-        bucket: str | None = None,
-        role: str | None = None,
-        memory: int | None = None,
-        environment: Mapping[str, str] | None = None,
-        hooks: bool | None = None,
-        base_image: str | None = None,
-        base_image_version: str | None = None,
-        capabilities: bool = False,
-        log_group: str | None = None,
-        egress_allow: Sequence[str] | None = None,
-        description: str | None = None,
-    ) -> None:
-        self.name = name
-        self.bucket = bucket
-        self.role = role
-        self.memory = memory
-        self.environment = environment
-        self.hooks = hooks
-        self.base_image = base_image
-        self.base_image_version = base_image_version
-        self.capabilities = capabilities
-        self.log_group = log_group
-        self.egress_allow = egress_allow
-        self.description = description
-
-    def __repr__(self) -> str:
-        return f"Wish(name={self.name!r})"  # variables may be secrets
-
 
 def build_image(
     *,
@@ -129,56 +61,25 @@ def build_image(
         front: Is told what happens.
     """
     from .. import guest_image
-    from ..guest_image import publishing
 
-    wish = wish or Wish()
     front = front or _Nobody()
-    environ = settings.environment()
-    stack = _configured(wish, environ)
-    place = _place(local, region, stack, environ)
+    intent = image_wishes.resolve(wish or Wish(), local=local, region=region, environ=settings.environment())
     deadline = Deadline(timeout)
-    name, memory, environment = _name(wish, stack), _memory(wish, stack), _environment(wish, stack)
-    guest_image.check_settings(memory_mib=memory, environment=environment)
-    if wish.egress_allow is not None and not place.is_local:
-        raise errors.UsageError(
-            "what a build may reach is chosen on this machine only (--local)",
-            hint="On AWS it reaches the internet, or what the egress connector of the image lets through.",
-        )
-    source = guest_image.find(_directory(directory, stack))
-    for remark in filter(None, (source.remark, _LOCAL_BASE if place.is_local else None)):
+    source = guest_image.find(intent.directory(directory))
+    for remark in filter(None, (source.remark, _LOCAL_BASE if intent.place.is_local else None)):
         front.on_remark(remark)
-    control = place.control(deadline=deadline)
+    images = intent.place.control(deadline=deadline).images
     with guest_image.pack(source.path) as package:
-        hooks = _hooks(wish, package, environ)
-        for warning in guest_image.check(
-            package,
-            hooks=hooks,
-            agent_port=settings.number("agent_port", environ=environ),
-            architecture=_architecture(place),
-        ):
-            front.on_remark(warning)
-        bucket, role = _bucket(wish, place, environ, deadline), _role(wish, place, environ, deadline)
-        uri = publishing.upload(
-            package,
-            place.s3(deadline=deadline),
-            bucket=bucket,
-            image_name=name,
-            deadline=deadline,
-            on_progress=front.on_upload,
-        )
-        spec = _spec(
-            wish, stack, name=name, uri=uri, role=role, hooks=hooks, memory=memory, environment=environment
-        )._replace(base_image_arn=_base_image(wish, stack, control.images, deadline))
-        if place.is_local and wish.egress_allow is not None:
-            spec = spec._replace(local_options={"egress_allow": list(wish.egress_allow)})
-        draft = publishing.publish(spec, control.images, deadline=deadline)
+        draft, uri = _publish(package, intent, images=images, deadline=deadline, front=front)
         described = {"artifact": uri, "digest": package.digest, "content_bytes": package.content_size}
-    version = _await(draft, control.images, place, deadline, front) if wait else None
+    state = draft.state
+    if wait:
+        state = _await(draft, images, place=intent.place, deadline=deadline, front=front).state
     return {
-        "name": name,
+        "name": intent.name,
         "image_arn": draft.image_arn,
         "image_version": draft.image_version,
-        "state": draft.state if version is None else version.state,
+        "state": state,
         **described,
     }
 
@@ -231,160 +132,34 @@ class _Nobody:
         """Nobody listens."""
 
 
-# -- what is wanted, from whichever source has it ----------------------------------------------------------------------
+def _publish(
+    package: Package, intent: image_wishes.Intent, *, images: Images, deadline: Deadline, front: Front
+) -> tuple[Draft, str]:
+    """Look at the package, upload it and have a version built of it; that, and where the package is."""
+    from .. import guest_image
+    from ..guest_image import publishing
 
-
-def _configured(wish: Wish, environ: Mapping[str, str]) -> Stack | None:
-    """What ``sandbox.yaml`` says of the image that is meant, if it says anything of it."""
-    from ..infra import places
-
-    if places.find_default(environ) is None:
-        return None
-    from ..infra import config
-
-    found = config.load(None, environ=environ)
-    if wish.name is not None:
-        return next((stack for stack in found if stack.image.name == wish.name), None)
-    if len(found) > 1:
-        named = ", ".join(sorted({stack.image.name for stack in found}))
-        raise errors.UsageError(f"{found[0].source} names several images", hint=f"Choose with --name one of {named}.")
-    return found[0] if found else None
-
-
-def _place(local: bool | None, region: str | None, stack: Stack | None, environ: Mapping[str, str]) -> Target:
-    asked = region or settings.text("region", environ=environ) or (stack.region if stack else None)
-    return targets.resolve(local=local, region=asked, environ=environ)
-
-
-def _name(wish: Wish, stack: Stack | None) -> str:
-    if wish.name:
-        from ..guest_image import check_name
-
-        return check_name(wish.name)
-    if stack is None:
-        raise errors.UsageError(
-            "the image has no name", hint="Name it with --name, or by image.name in a sandbox.yaml (vmnest infra init)."
-        )
-    return stack.image.name
-
-
-def _directory(given: str | None, stack: Stack | None) -> str | None:
-    return given if given is not None or stack is None else stack.image.guest_dir
-
-
-def _memory(wish: Wish, stack: Stack | None) -> int | None:
-    return wish.memory if wish.memory is not None or stack is None else stack.image.memory_mib
-
-
-def _environment(wish: Wish, stack: Stack | None) -> dict[str, str]:
-    return {**(stack.image.environment if stack else {}), **(wish.environment or {})}
-
-
-def _hooks(wish: Wish, package: Package, environ: Mapping[str, str]) -> Hooks | None:
-    from ..control.image_specs import Hooks
-
-    is_on = package.has_agent if wish.hooks is None else wish.hooks
-    return Hooks(port=settings.number("hook_port", environ=environ)) if is_on else None
-
-
-def _architecture(place: Target) -> str:
-    from ..guest_image import machines
-
-    if not place.is_local:
-        return machines.ARM
-    return machines.X86 if os.uname().machine in {"x86_64", "amd64"} else machines.ARM
-
-
-def _bucket(wish: Wish, place: Target, environ: Mapping[str, str], deadline: Deadline) -> str:
-    from ..infra import outputs
-
-    if wish.bucket:
-        return wish.bucket
-    found = outputs.resolve(outputs.BUILD_BUCKET, is_local=place.is_local, environ=environ)
-    if found is not None:
-        return found.value
-    if not place.is_local:
-        raise errors.UsageError(
-            "no bucket to upload the image to", hint="Name one with --bucket, or let vmnest infra up make one."
-        )
-    place.s3(deadline=deadline).create_bucket(LOCAL_BUCKET, deadline=deadline)
-    return LOCAL_BUCKET
-
-
-def _role(wish: Wish, place: Target, environ: Mapping[str, str], deadline: Deadline) -> str:
-    from ..infra import outputs
-
-    role = place.role(wish.role)
-    if role:
-        return role
-    found = outputs.resolve(outputs.EXECUTION_ROLE, is_local=place.is_local, environ=environ)
-    if found is not None:
-        return found.value
-    if not place.is_local:
-        raise errors.UsageError(
-            "no role for the build", hint="Name one with --role or AGENT_SANDBOX_EXECUTION_ROLE_ARN, or run infra up."
-        )
-    return _local_role(place, deadline)
-
-
-def _local_role(place: Target, deadline: Deadline) -> str:
-    iam = place.service("iam", deadline=deadline)
-    with contextlib.suppress(errors.ConflictError):  # it is there already
-        iam.call("CreateRole", {"RoleName": LOCAL_ROLE, "AssumeRolePolicyDocument": _TRUST}, deadline=deadline)
-    answer = iam.call("GetRole", {"RoleName": LOCAL_ROLE}, deadline=deadline)
-    role = answer.get("Role")
-    arn = role.get("Arn") if isinstance(role, dict) else None
-    if not isinstance(arn, str):
-        raise errors.AnswerInvalidError("GetRole: the answer has no ARN", operation="GetRole", status=200)
-    return arn
-
-
-def _base_image(wish: Wish, stack: Stack | None, images: Images, deadline: Deadline) -> str:
-    configured = wish.base_image or (stack.image.base_image_arn if stack else None)
-    if configured:
-        return configured
-    newest = next(images.managed(deadline=deadline), None)
-    if newest is None:
-        raise errors.ImageNotFoundError(
-            "the service has no image to build on in this region", hint="Name one with --base-image, or change region."
-        )
-    return newest
-
-
-def _spec(
-    wish: Wish,
-    stack: Stack | None,
-    *,
-    name: str,
-    uri: str,
-    role: str,
-    hooks: Hooks | None,
-    memory: int | None,
-    environment: dict[str, str],
-) -> ImageSpec:
-    from ..control.image_specs import ALL_CAPABILITIES, ImageSpec
-
-    image = stack.image if stack else None
-    return ImageSpec(
-        name=name,
-        code_uri=uri,
-        build_role_arn=role,
-        base_image_arn="",
-        base_image_version=wish.base_image_version or (image.base_image_version if image else None),
-        description=wish.description,
-        memory_mib=memory,
-        environment=environment,
-        has_all_capabilities=wish.capabilities or bool(image and ALL_CAPABILITIES in image.capabilities),
-        hooks=hooks,
-        log_group=wish.log_group or (image.log_group if image else None),
-        tags=dict(stack.tags) if stack else {},
+    hooks = intent.hooks(package)
+    agent_port = settings.number("agent_port", environ=intent.place.environ)
+    for warning in guest_image.check(package, hooks=hooks, agent_port=agent_port, architecture=intent.architecture):
+        front.on_remark(warning)
+    bucket, role = intent.bucket(deadline), intent.role(deadline)
+    uri = publishing.upload(
+        package,
+        intent.place.s3(deadline=deadline),
+        bucket=bucket,
+        image_name=intent.name,
+        deadline=deadline,
+        on_progress=front.on_upload,
     )
+    spec = intent.spec(uri=uri, role=role, base_image=intent.base_image(images, deadline), hooks=hooks)
+    return publishing.publish(spec, images, deadline=deadline), uri
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
-def _await(draft: Draft, images: Images, place: Target, deadline: Deadline, front: Front) -> ImageVersion:
+def _await(draft: Draft, images: Images, *, place: Target, deadline: Deadline, front: Front) -> ImageVersion:
     from ..control import building
 
     front.on_state(f"building version {draft.image_version}")
@@ -396,7 +171,7 @@ def _await(draft: Draft, images: Images, place: Target, deadline: Deadline, fron
             on_change=lambda state: front.on_state(f"version {draft.image_version} is {state}"),
         )
     except errors.ImageBuildError as error:
-        lines = _log_tail(draft, images, place)
+        lines = _log_tail(draft, images, place=place)
         if lines:
             error.details["log"] = lines
             for line in lines:
@@ -404,7 +179,7 @@ def _await(draft: Draft, images: Images, place: Target, deadline: Deadline, fron
         raise
 
 
-def _log_tail(draft: Draft, images: Images, place: Target) -> list[str]:
+def _log_tail(draft: Draft, images: Images, *, place: Target) -> list[str]:
     """The end of the build's log; none if it cannot be had: then the reason of the build must do."""
     from ..control import logs
 

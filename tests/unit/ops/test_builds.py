@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cloud import LocalCloud, open_cloud
 from vmnest import errors
-from vmnest.ops import builds, images
+from vmnest.ops import builds, image_wishes, images
 from vmnest.ops.builds import Wish
 
 DOCKERFILE = 'FROM scratch\nCOPY a /srv/a\nCMD ["sleep", "600"]\n'
@@ -65,7 +65,9 @@ def test_a_directory_becomes_an_image(here: Path):
     assert (made["name"], made["image_version"], made["state"]) == ("plain", "1.0", "SUCCESSFUL")
     shown = version_of("plain")
     assert (shown["memory"], shown["variables"]) == (512, ["KEY"])
-    assert shown["artifact"] == made["artifact"] == f"s3://{builds.LOCAL_BUCKET}/vmnest/plain/{made['digest']}.zip"
+    assert (
+        shown["artifact"] == made["artifact"] == f"s3://{image_wishes.LOCAL_BUCKET}/vmnest/plain/{made['digest']}.zip"
+    )
     assert watcher.remarks == ["whatever FROM names, the image is built on this machine's own programs"]
     assert watcher.states[0] == "building version 1.0"
     assert watcher.states[-1] == "version 1.0 is SUCCESSFUL"
@@ -123,68 +125,6 @@ def test_a_failed_build_tells_its_reason_and_the_end_of_its_log(here: Path):
     assert any("working" in each["message"] for each in log["lines"])  # type: ignore[attr-defined]
 
 
-# -- what is wanted ----------------------------------------------------------------------------------------------------
-
-
-def test_without_a_name_there_is_no_image(here: Path):
-    with pytest.raises(errors.UsageError, match="no name") as caught:
-        builds.build_image()
-    assert "--name" in str(caught.value.hint)
-
-
-def test_sandbox_yaml_says_what_is_not_given(here: Path):
-    (here / "sandbox.yaml").write_text(
-        "project: p\nimage:\n  name: told\n  guest_dir: ./other\n  memory: 1024\n  environment: {A: file, B: file}\n"
-    )
-    (here / "guest").rename(here / "other")
-    builds.build_image(wish=Wish(environment={"B": "given"}))
-    shown = version_of("told")
-    assert (shown["memory"], shown["variables"]) == (1024, ["A", "B"])
-
-
-def test_another_name_than_that_of_sandbox_yaml_is_another_image(here: Path):
-    (here / "sandbox.yaml").write_text("project: p\nimage:\n  name: told2\n  memory: 1024\n")
-    builds.build_image(wish=Wish(name="other"))
-    assert version_of("other")["memory"] == 2048
-
-
-def test_several_images_in_sandbox_yaml_want_a_choice(here: Path):
-    (here / "sandbox.yaml").write_text("project: a\nimage: {name: one}\n---\nproject: b\nimage: {name: two}\n")
-    with pytest.raises(errors.UsageError, match="several images") as caught:
-        builds.build_image()
-    assert "one, two" in str(caught.value.hint)
-
-
-@pytest.mark.parametrize(
-    ("wish", "words"),
-    [
-        (Wish(name="x", memory=3000), "3000 MiB"),
-        (Wish(name="x", environment={"AWS_REGION": "y"}), "AWS_REGION"),
-        (Wish(name="bad name!"), "name"),
-    ],
-)
-def test_what_the_service_would_refuse_is_refused_before_anything_is_packed(here: Path, wish: Wish, words: str):
-    with pytest.raises(errors.UsageError, match=words):
-        builds.build_image(directory="nowhere", wish=wish)
-
-
-def test_on_aws_a_bucket_and_a_role_must_be_named(here: Path, monkeypatch: pytest.MonkeyPatch):
-    for name, value in {
-        "AGENT_SANDBOX_TARGET": "aws",
-        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
-    }.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(errors.UsageError, match="no bucket"):
-        builds.build_image(wish=Wish(name="x"))
-    with pytest.raises(errors.UsageError, match="no role"):
-        builds.build_image(wish=Wish(name="x", bucket="b"))
-    with pytest.raises(errors.UsageError, match="this machine only"):
-        builds.build_image(wish=Wish(name="x", egress_allow=["internet"]))
-
-
 def test_what_run_steps_may_reach_is_passed_on(here: Path):
     (here / "guest" / "Dockerfile").write_text("FROM scratch\nRUN env | grep -i -c proxy || true\nCMD sleep 600\n")
     builds.build_image(wish=Wish(name="closed", egress_allow=[]))
@@ -196,7 +136,3 @@ def test_what_run_steps_may_reach_is_passed_on(here: Path):
         counts.append([line["message"].strip() for line in lines if line["message"].strip().isdigit()])
     assert counts[0] == ["0"]
     assert counts[1] != ["0"]
-
-
-def test_a_wish_does_not_show_its_variables():
-    assert "secret" not in repr(Wish(name="x", environment={"A": "secret"}))
