@@ -131,7 +131,7 @@ def _translate(part: str) -> re.Pattern[str]:
                 raise ContextError(f"the bracket in {part!r} is not closed")
             inner = part[index:end]
             sign = "^" if inner[0] in "^!" else ""
-            result += f"[{sign}{_escape_class(inner[1:] if sign else inner)}]"
+            result += f"[{sign}{_members(inner[1:] if sign else inner)}]"
             index = end + 1
         else:
             result += re.escape(char)
@@ -141,6 +141,15 @@ def _translate(part: str) -> re.Pattern[str]:
         raise ContextError(f"{part!r} is no pattern: {error}") from error
 
 
-def _escape_class(text: str) -> str:
-    """What stands in brackets, but for the range's sign taken as it is."""
-    return re.sub(r"([\[\]\\^&~|])", r"\\\1", text)
+def _members(text: str) -> str:
+    """What stands in brackets: characters, and ranges of them."""
+    found = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+    result, index = "", 0
+    while index < len(found):
+        is_range = found[index + 1 : index + 2] == "-" and index + 2 < len(found)
+        if is_range:
+            result += f"{re.escape(found[index])}-{re.escape(found[index + 2])}"
+        else:
+            result += re.escape(found[index])
+        index += 3 if is_range else 1
+    return result
