@@ -138,7 +138,7 @@ def _preview(options: _StackOptions) -> None:
 
 
 def _up(options: _StackOptions) -> None:
-    with _board(options) as board:
+    with _Watched(options) as board:
         data = infra.up_infra(
             files=options.file,
             stack=options.stack,
@@ -175,7 +175,7 @@ def _refresh(options: _StackOptions) -> None:
 def _destroy(options: _StackOptions) -> None:
     if not options.yes:
         _ask(options)
-    with _board(options) as board:
+    with _Watched(options) as board:
         data = infra.destroy_infra(
             files=options.file,
             stack=options.stack,
@@ -245,7 +245,7 @@ def _no_output(data: Mapping[str, object]) -> str:
 # -- texts -------------------------------------------------------------------------------------------------------------
 
 
-class _Told:
+class _Watched:
     """The board, and what is said if the work is stopped."""
 
     def __init__(self, options: words.Options) -> None:
@@ -263,10 +263,6 @@ class _Told:
                 "vmnest infra destroy removes it",
                 options=self._options,
             )
-
-
-def _board(options: words.Options) -> _Told:
-    return _Told(options)
 
 
 def _stacks(data: Mapping[str, object]) -> list[dict[str, object]]:

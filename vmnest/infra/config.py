@@ -41,7 +41,7 @@ __all__ = [
     "load",
 ]
 
-LARGEST_BYTES = 2**20
+LARGEST_BYTES = 2**19  # all variables that an image can have find room in it
 _DEEPEST = 100  # levels: ours are four
 
 _TAG = "tag:yaml.org,2002:"

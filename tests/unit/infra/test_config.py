@@ -186,7 +186,7 @@ def test_aliases_of_aliases_cost_nothing(tmp_path: Path) -> None:
 
 def test_a_file_of_absurd_size_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sandbox.yaml").write_bytes(b"#" * (config.LARGEST_BYTES + 1))
-    with pytest.raises(errors.ConfigurationError, match="more than 1048576 bytes"):
+    with pytest.raises(errors.ConfigurationError, match="more than 524288 bytes"):
         config.load(environ={}, cwd=str(tmp_path))
 
 
