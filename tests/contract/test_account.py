@@ -371,6 +371,20 @@ class TestBeside:
         self.wait_for(lambda: core.list_network_connectors()["NetworkConnectors"], [])
         assert code(core.get_network_connector, Identifier=arn) == "ResourceNotFoundException"
 
+    def test_the_output_of_a_vm_is_in_the_log_that_was_asked_for(self, shared_cloud: LocalCloud) -> None:
+        api, logs = shared_cloud.client(), shared_cloud.client("logs")
+        image = "arn:aws:lambda:us-east-1:000000000000:microvm-image:local"
+        vm = api.run_microvm(imageIdentifier=image, logging={"cloudWatch": {"logGroup": "/contract/vm"}})
+        self.wait_for(lambda: len(logs.describe_log_groups(logGroupNamePrefix="/contract/vm")["logGroups"]), 1)
+        api.terminate_microvm(microvmIdentifier=vm["microvmId"])
+
+        def last() -> Any:
+            return logs.filter_log_events(logGroupName="/contract/vm")["events"][-1]["message"]
+
+        self.wait_for(last, "agentd: terminating")
+        (stream,) = logs.describe_log_streams(logGroupName="/contract/vm")["logStreams"]
+        assert stream["logStreamName"].endswith(f"[1.0]{vm['microvmId']}")
+
     @pytest.mark.skipif(not AWS_CLI.exists(), reason="needs the AWS CLI that tools/test installs")
     def test_the_aws_cli_by_what_local_env_prints(self, shared_cloud: LocalCloud, tmp_path: Any) -> None:
         (tmp_path / "up").write_bytes(os.urandom(9 * MIB))

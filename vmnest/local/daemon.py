@@ -27,6 +27,7 @@ from . import (
     api,
     builder,
     callers,
+    console_logs,
     egress,
     front,
     httpd,
@@ -120,10 +121,19 @@ class Daemon:
         self._resources.callback(serving.close)
         seal = tokens.Seal(keys.secret_key)
         notes = ledger.Ledger(folder)
-        self._vms = self._open_vms(
-            driver, common, notes=notes, timing=timing, serving=serving, data_plane=proxy.Proxy(seal)
-        )
         kept = account.open_account(folder)
+        outputs = console_logs.ConsoleLogs(kept.logs)
+        outputs.start()
+        self._resources.callback(outputs.close)
+        self._vms = self._open_vms(
+            driver,
+            common,
+            notes=notes,
+            timing=timing,
+            serving=serving,
+            data_plane=proxy.Proxy(seal),
+            outputs=outputs,
+        )
         self._images = self._open_images(driver, common, self._vms, kept)
         control = self._control_plane(self._vms, self._images, kept, keys=keys, seal=seal)
         self._front = doors = _open_front(control, kept, folder=folder, keys=keys)
@@ -149,6 +159,7 @@ class Daemon:
         timing: timers.Timers,
         serving: acceptor.Acceptor,
         data_plane: proxy.Proxy,
+        outputs: console_logs.ConsoleLogs,
     ) -> vms.VMs:
         def publish(record: records.Record) -> None:
             assert record.listener is not None
@@ -164,6 +175,7 @@ class Daemon:
             retire=serving.forget,
             ledger=notes,
             outlet=self._outlet,
+            outputs=outputs,
         )
 
     def _open_images(

@@ -51,6 +51,7 @@ _SPEC_MEMBERS: Mapping[str, tuple[type, ...]] = {
     "kms_key": _TEXT,
     "payload": _TEXT,
     "options": (dict,),
+    "logging": (dict, type(None)),
 }
 
 

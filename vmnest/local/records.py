@@ -59,7 +59,10 @@ REASON_SUSPENDED = "MicroVM exceeded maximum suspended duration."
 
 @dataclass(frozen=True)
 class Spec:
-    """What RunMicrovm asked for, defaults filled in. ``built`` is what it runs, or None for the built-in image."""
+    """What RunMicrovm asked for, defaults filled in.
+
+    ``built`` is what it runs, or None for the built-in image. ``logging`` says where its output goes, as on the wire.
+    """
 
     image_arn: str
     image_version: str
@@ -72,6 +75,7 @@ class Spec:
     payload: str | None
     options: Options
     built: Built | None = None
+    logging: Mapping[str, object] | None = None
 
     @property
     def max_idle_seconds(self) -> int | None:

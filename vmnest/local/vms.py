@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from .. import deadline, errors, rendezvous
 from ..wire import names
-from . import acceptor, build_layers, faults, hooks, records, suspending, workers
+from . import acceptor, build_layers, console_logs, faults, hooks, records, suspending, workers
 from .built import platform_environment
 from .drivers import interface
 from .egress import Gate, Outlet
@@ -59,6 +59,7 @@ class VMs:
         retire: Called with the listener of a VM that nobody needs any more.
         ledger: Is told every change.
         outlet: Makes the connections to the outside for those that may have some.
+        outputs: Carries what they print to the logs; None: it goes nowhere.
         clock: Time of day for the records, and the clock of ``timers``.
     """
 
@@ -72,6 +73,7 @@ class VMs:
         retire: Callable[[socket.socket], None],
         ledger: records.Ledger | None = None,
         outlet: Outlet | None = None,
+        outputs: console_logs.ConsoleLogs | None = None,
         clock: deadline.Clock = deadline.SYSTEM_CLOCK,
     ) -> None:
         self.driver = driver
@@ -82,6 +84,7 @@ class VMs:
         self._clock = clock
         self._ledger = ledger or records.NoLedger()
         self._outlet = outlet or Outlet()
+        self._outputs = outputs
         self._work = workers.Workers()
         self._suspender = suspending.Suspender(end=self._end, work=self._work, timing=timers, clock=clock)
         self._lock = threading.Lock()  # guards all below
@@ -291,12 +294,18 @@ class VMs:
             egress=bool(spec.options.egress_allow),
         )
         machine = self.driver.start(launch, on_end=lambda ended: self.on_end(record, ended))
+        self._follow(record)
         try:
             self._open_gate(record, machine)
         except BaseException:
             machine.stop()
             raise
         return machine
+
+    def _follow(self, record: records.Record) -> None:
+        """Let what it prints go where that is wanted."""
+        if self._outputs is not None:
+            self._outputs.follow(record, os.path.join(self._settings.folder, FOLDER, record.microvm_id))
 
     def _open_gate(self, record: records.Record, machine: interface.Machine) -> None:
         """Let its programs reach what they may."""
@@ -337,6 +346,7 @@ class VMs:
             if record.is_ended:  # it ended just now
                 return
             self._limit(record)
+            self._follow(record)
             self._suspender.watch(record)
             is_ending = record.state == names.TERMINATING
         if not is_ending:
@@ -383,6 +393,8 @@ class VMs:
             gate, record.gate = record.gate, None
         if gate is not None:
             gate.close()
+        if self._outputs is not None:
+            self._outputs.finish(record.microvm_id)
         folder = os.path.join(self._settings.folder, FOLDER, record.microvm_id)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
