@@ -4,26 +4,17 @@ moto computes each signature anew with botocore's signer, and knows whose key it
 """
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-import boto3
 import pytest
-from botocore.config import Config
 
-from tests.support.moto_server import serving_moto, switch_on_authentication
+from tests.support.moto_server import REGION, prepare, serving_moto, switch_on_authentication
 from vmnest import errors, transport
 from vmnest.aws import credentials, service, signing
 from vmnest.aws.credentials import Credentials
 from vmnest.deadline import Deadline
-
-REGION = "us-east-1"
-ALLOW_ALL = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
-TRUST_ALL = json.dumps(
-    {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}]}
-)
 
 
 @dataclass
@@ -82,28 +73,6 @@ def moto() -> Iterator[Moto]:
             yield Moto(url, user, nobody, role, sender)
         finally:
             sender.close()
-
-
-def prepare(url: str) -> tuple[Credentials, Credentials, Credentials]:
-    """Users, a role and a bucket, made with boto3 while authentication is off."""
-    session = boto3.Session(aws_access_key_id="setup", aws_secret_access_key="setup", region_name=REGION)
-
-    def client(name: str):
-        return session.client(name, endpoint_url=url, config=Config(s3={"addressing_style": "path"}))
-
-    iam, sts = client("iam"), client("sts")
-    keys = []
-    for name in ("user", "nobody"):
-        iam.create_user(UserName=name)
-        key = iam.create_access_key(UserName=name)["AccessKey"]
-        keys.append(credentials.build(key["AccessKeyId"], key["SecretAccessKey"]))
-    iam.put_user_policy(UserName="user", PolicyName="all", PolicyDocument=ALLOW_ALL)
-    role = iam.create_role(RoleName="role", AssumeRolePolicyDocument=TRUST_ALL)["Role"]["Arn"]
-    iam.put_role_policy(RoleName="role", PolicyName="all", PolicyDocument=ALLOW_ALL)
-    assumed = sts.assume_role(RoleArn=role, RoleSessionName="session")["Credentials"]
-    client("s3").create_bucket(Bucket="bucket")
-    token = credentials.build(assumed["AccessKeyId"], assumed["SecretAccessKey"], token=assumed["SessionToken"])
-    return keys[0], keys[1], token
 
 
 # -- who may call ------------------------------------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from typing import Any
 import boto3
 import pytest
 
-from tests.functional.test_moto import Moto, prepare
-from tests.support.moto_server import serving_moto, switch_on_authentication
+from tests.support.moto_server import prepare, serving_moto, switch_on_authentication
 from vmnest import errors, transport
 from vmnest.aws import credentials, service
 from vmnest.aws.credentials import Credentials
@@ -50,18 +49,20 @@ ODD = "Grüße, 'quotes' \"double\" & <tags> = 100 % + / \\ ~"
 
 
 class Cloud:
-    """moto's services as our caller sees them."""
+    """moto's services as our caller sees them. ``user`` and ``role`` may do everything, ``nobody`` nothing."""
 
-    def __init__(self, moto: Moto) -> None:
-        self.moto = moto
+    def __init__(self, url: str, sender: transport.Transport) -> None:
+        self.url = url
+        self.sender = sender
+        self.user, self.nobody, self.role = prepare(url)
 
     def service(self, name: str, by: Credentials | None = None) -> service.Service:
         return service.Service(
             name,
-            endpoint=self.moto.url,
+            endpoint=self.url,
             region=REGION,
-            credentials=credentials.StaticSource(by or self.moto.user),
-            transport=self.moto.sender,
+            credentials=credentials.StaticSource(by or self.user),
+            transport=self.sender,
         )
 
     def call(self, name: str, operation: str, /, *, by: Credentials | None = None, **params: object) -> Any:
@@ -71,9 +72,8 @@ class Cloud:
         return list(self.service(name).pages(operation, params, deadline=Deadline(20), items=items))
 
     def boto3(self, name: str) -> Any:
-        user = self.moto.user
-        session = boto3.Session(user.access_key, user.secret_key.reveal(), region_name=REGION)
-        return session.client(name, endpoint_url=self.moto.url)
+        session = boto3.Session(self.user.access_key, self.user.secret_key.reveal(), region_name=REGION)
+        return session.client(name, endpoint_url=self.url)
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +81,9 @@ def cloud() -> Iterator[Cloud]:
     with serving_moto() as url:
         sender = transport.Transport(environ={})
         try:
-            user, nobody, role = prepare(url)
+            prepared = Cloud(url, sender)
             switch_on_authentication(url)
-            yield Cloud(Moto(url, user, nobody, role, sender))
+            yield prepared
         finally:
             sender.close()
 
@@ -110,33 +110,33 @@ def vpc(cloud: Cloud) -> str:
 @pytest.mark.parametrize(("name", "operation"), LOOKS)
 @pytest.mark.parametrize("who", ["user", "role"])
 def test_a_call_is_accepted(cloud: Cloud, name, operation, who):
-    assert isinstance(cloud.call(name, operation, by=getattr(cloud.moto, who)), dict)
+    assert isinstance(cloud.call(name, operation, by=getattr(cloud, who)), dict)
 
 
 @pytest.mark.parametrize(("name", "operation"), LOOKS)
 @pytest.mark.parametrize(
     "by",
     [
-        lambda moto: moto.user._replace(secret_key=credentials.Secret("wrong")),
-        lambda moto: moto.role._replace(token=credentials.Secret("wrong")),
-        lambda moto: credentials.build("AKIAUNKNOWN", "secret"),
+        lambda cloud: cloud.user._replace(secret_key=credentials.Secret("wrong")),
+        lambda cloud: cloud.role._replace(token=credentials.Secret("wrong")),
+        lambda cloud: credentials.build("AKIAUNKNOWN", "secret"),
     ],
     ids=["wrong secret", "wrong token", "unknown key"],
 )
 def test_a_caller_that_is_not_known_is_told_so(cloud: Cloud, name, operation, by):
     with pytest.raises(errors.SignatureRefusedError):
-        cloud.call(name, operation, by=by(cloud.moto))
+        cloud.call(name, operation, by=by(cloud))
 
 
 @pytest.mark.parametrize(("name", "operation"), LOOKS[1:])  # anybody may ask who they are
 def test_a_caller_without_rights_is_told_which(cloud: Cloud, name, operation):
     with pytest.raises(errors.AccessDeniedError, match=rf"not authorized to perform: \w+:{operation}") as caught:
-        cloud.call(name, operation, by=cloud.moto.nobody)
+        cloud.call(name, operation, by=cloud.nobody)
     assert f"{name}:" in caught.value.hint
 
 
 def test_the_account_is_known(cloud: Cloud):
-    answer = cloud.call("sts", "GetCallerIdentity", by=cloud.moto.role)
+    answer = cloud.call("sts", "GetCallerIdentity", by=cloud.role)
     assert answer["Account"] == "123456789012"
     assert answer["Arn"].endswith(":assumed-role/role/session")
 
