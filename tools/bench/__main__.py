@@ -15,11 +15,12 @@ from pathlib import Path
 import agents
 import commands
 import forward
+import packing
 import sandboxes
 import transfers
 from figures import HEADING, Figure
 
-SECTIONS = ("commands", "agents", "transfers", "sandboxes", "forward")
+SECTIONS = ("commands", "agents", "transfers", "sandboxes", "forward", "packing")
 
 
 def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
@@ -35,6 +36,8 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
             yield from sandboxes.measure(ours=ours, folder=folder, rounds=rounds)
         elif section == "forward":
             yield from forward.measure(ours=ours, theirs=theirs, folder=folder, rounds=max(3, rounds // 3))
+        elif section == "packing":
+            yield from packing.measure(ours=ours, theirs=theirs, folder=folder, rounds=max(3, rounds // 3))
         else:
             raise SystemExit(f"no section {section!r}; there are {', '.join(SECTIONS)}")
 
