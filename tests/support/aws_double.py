@@ -2,26 +2,27 @@
 
 The client signs for AWS with keys of its own. What goes to the local cloud the relay signs again with the daemon's
 keys, and writes the account's number anew, both ways: our client refuses ARNs of the local account on AWS. What goes to
-moto passes as it is; what changes roles there is done in the local cloud as well, whose builds ask for them. A test may
-have it refuse calls, or be told of each one.
+moto, whose authentication is on, passes as it is; what changes roles there is done in the local cloud as well, whose
+builds ask for them. A test may have it refuse calls, or be told of each one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import http.client
+import json
 import random
 import re
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.support.cloud import LocalCloud, open_cloud
-from tests.support.moto_server import serving_moto
+from tests.support.moto_server import serving_moto, switch_on_authentication
 from vmnest import rendezvous
 from vmnest.aws import signing
 from vmnest.aws.credentials import Credentials, Secret
@@ -51,10 +52,11 @@ class AwsDouble:
         failing: The share of requests that are answered by an error that passes.
     """
 
-    def __init__(self, *, moto: str, cloud: LocalCloud) -> None:
+    def __init__(self, *, moto: str, cloud: LocalCloud, keys: Mapping[str, str]) -> None:
         self._moto = moto
         self._cloud = cloud
         self._keys = rendezvous.keys(cloud.folder)
+        self._of_user = keys
         self._lock = threading.Lock()
         self._chance = random.Random(5)
         self._clients: dict[str, Any] = {}
@@ -72,8 +74,8 @@ class AwsDouble:
         """For a client of this account."""
         return {
             "AWS_ENDPOINT_URL": self.url,
-            "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
-            "AWS_SECRET_ACCESS_KEY": "example",
+            "AWS_ACCESS_KEY_ID": self._of_user["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": self._of_user["SecretAccessKey"],
             "AWS_REGION": REGION,
             "AWS_EC2_METADATA_DISABLED": "true",
         }
@@ -92,8 +94,8 @@ class AwsDouble:
             service,
             endpoint_url=self.url,
             region_name=REGION,
-            aws_access_key_id="AKIAEXAMPLE",
-            aws_secret_access_key="example",
+            aws_access_key_id=self._of_user["AccessKeyId"],
+            aws_secret_access_key=self._of_user["SecretAccessKey"],
             config=Config(proxies={}, s3={"addressing_style": "path"}),
         )
 
@@ -254,12 +256,34 @@ def _handler(double: AwsDouble) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+def _make_user(moto: str) -> Mapping[str, str]:
+    """Somebody who may do everything; the keys."""
+    import boto3
+    from botocore.config import Config
+
+    iam = boto3.session.Session().client(
+        "iam",
+        endpoint_url=moto,
+        region_name=REGION,
+        aws_access_key_id="x",
+        aws_secret_access_key="x",
+        config=Config(proxies={}),
+    )
+    iam.create_user(UserName="tester")
+    everything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    iam.put_user_policy(UserName="tester", PolicyName="all", PolicyDocument=json.dumps(everything))
+    keys: Mapping[str, str] = iam.create_access_key(UserName="tester")["AccessKey"]
+    return keys
+
+
 @contextmanager
 def open_double() -> Iterator[AwsDouble]:
     """An empty account, until the block ends."""
     with ExitStack() as stack:
         moto = stack.enter_context(serving_moto())
         cloud = stack.enter_context(open_cloud())
-        double = AwsDouble(moto=moto, cloud=cloud)
+        keys = _make_user(moto)
+        switch_on_authentication(moto)
+        double = AwsDouble(moto=moto, cloud=cloud, keys=keys)
         stack.callback(double.close)
         yield double
