@@ -16,7 +16,7 @@ from .facts import Inputs
 from .plan import Plan
 from .resources import table
 from .state import StackState
-from .steps import CREATE, DELETE, DONE, FAILED, REUSE, START, Event, Step
+from .steps import CREATE, DELETE, DONE, FAILED, NOTE, REUSE, START, Event, Step
 from .work import Work
 
 Save = Callable[[StackState], None]
@@ -98,7 +98,9 @@ class _Performance:
             if naming.slot(name) == step.resource and recording.identity(resource) == wanted:
                 kind = table.kind(resource.kind)
                 assert kind is not None
-                kind.remove(resource, self.work.account, is_ours=ownership.judge(self._inputs.stack, resource))
+                judge = ownership.judge(self._inputs.stack, resource)
+                if not kind.remove(resource, self.work.account, is_ours=judge):
+                    self._tell(NOTE, f"{step.id} {ownership.LOST}")
                 self._record(recording.drop(self.work.state, [name]))
 
     def _record(self, state: StackState) -> None:

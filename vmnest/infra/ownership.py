@@ -19,6 +19,8 @@ MANAGER = "vmnest"
 # A resource is recorded before it is made, so that nothing is lost when the process ends between the two.
 UNFINISHED = "unfinished"
 
+LOST = "is not ours any more by its tags, and stays"
+
 Tags = Mapping[str, str]
 
 

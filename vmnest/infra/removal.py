@@ -6,7 +6,8 @@ could not be removed stays recorded, and so does what it holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from .. import errors
 from . import naming, ownership, recording
@@ -32,47 +33,83 @@ def run(
     Raises:
         errors.InfrastructureError: something is left; ``details["left"]`` tells what and why.
     """
-    steps: list[Step] = []
-    left: dict[str, str] = {}
-    held: dict[str, str] = {}
-    hints: dict[str, None] = {}
-
-    def tell(step: Step, phase: str, text: str) -> None:
-        on_event(Event(state.key, step.resource, phase, text, step))
-
+    removal = _Removal(stack, state, account=account, save=save, on_event=on_event)
     for name, resource in _ordered(state):
+        removal.perform(name, resource)
+    removal.check()
+    return tuple(removal.steps)
+
+
+class _Removal:
+    """One removal on its way. ``left`` tells why something is left, ``held`` what must stay because of that."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        state: StackState,
+        *,
+        account: Account,
+        save: Callable[[StackState], None],
+        on_event: OnEvent,
+    ) -> None:
+        self.steps: list[Step] = []
+        self._stack = stack
+        self._state = state
+        self._account = account
+        self._save = save
+        self._on_event = on_event
+        self._left: dict[str, str] = {}
+        self._held: dict[str, str] = {}
+        self._hints: dict[str, None] = {}
+
+    def perform(self, name: str, resource: Resource) -> None:
+        """Remove one resource, or leave it, and keep in mind why."""
         step = _step(name, resource)
-        problem = held.get(step.resource)
+        problem = self._held.get(step.resource)
         if problem is None and step.action == DELETE:
-            tell(step, START, step.reason)
-            problem, hint = _remove(resource, stack, account, held)
-            if hint is not None:
-                hints[hint] = None
+            self._tell(step, START, step.reason)
+            try:
+                if not self._remove(resource):
+                    step = replace(step, action=REUSE, reason=ownership.LOST)
+            except errors.VmnestError as error:
+                problem = error.message
+                self._hints.update({error.hint: None} if error.hint else {})
+                self._hold(resource)
         if problem is not None:
-            left[f"{step.kind} {step.id}"] = problem
-            tell(step, FAILED, problem)
-            continue
-        state = recording.drop(state, [name])
-        save(state)
-        steps.append(step)
-        tell(step, DONE, step.reason if step.action == REUSE else "")
-    if left:
-        raise _incomplete(state, left, hints)
-    return tuple(steps)
+            self._left[f"{step.kind} {step.id}"] = problem
+            self._tell(step, FAILED, problem)
+            return
+        self._state = recording.drop(self._state, [name])
+        self._save(self._state)
+        self.steps.append(step)
+        self._tell(step, DONE, step.reason if step.action == REUSE else "")
 
+    def check(self) -> None:
+        """Raise InfrastructureError if something is left."""
+        if not self._left:
+            return
+        what = "; ".join(f"{name}: {problem}" for name, problem in self._left.items())
+        error = errors.InfrastructureError(
+            f"not everything of {self._state.label} could be removed: {what}", details={"left": self._left}
+        )
+        for hint in self._hints:
+            error.add_hint(hint)
+        error.add_hint("What is left stays recorded: once that is settled, try again: vmnest infra destroy")
+        raise error
 
-def _remove(resource: Resource, stack: Stack, account: Account, held: dict[str, str]) -> tuple[str | None, str | None]:
-    """Remove one resource; or say why not, what to do about it, and in ``held`` what must stay because of that."""
-    kind = table.kind(resource.kind)
-    if kind is None:
-        return "this version of vmnest does not know what it is", None
-    try:
-        kind.remove(resource, account, is_ours=ownership.judge(stack, resource))
-    except errors.VmnestError as error:
-        for name in kind.holds:
-            held[name] = f"is used by {kind.name} {recording.told(resource)}, which is left"
-        return error.message, error.hint
-    return None, None
+    def _remove(self, resource: Resource) -> bool:
+        kind = table.kind(resource.kind)
+        if kind is None:
+            raise errors.UnsupportedError("this version of vmnest does not know what it is")
+        return kind.remove(resource, self._account, is_ours=ownership.judge(self._stack, resource))
+
+    def _hold(self, resource: Resource) -> None:
+        kind = table.kind(resource.kind)
+        for name in () if kind is None else kind.holds:
+            self._held[name] = f"is used by {resource.kind} {recording.told(resource)}, which is left"
+
+    def _tell(self, step: Step, phase: str, text: str) -> None:
+        self._on_event(Event(self._state.key, step.resource, phase, text, step))
 
 
 def _ordered(state: StackState) -> Iterator[tuple[str, Resource]]:
@@ -86,14 +123,3 @@ def _step(name: str, resource: Resource) -> Step:
     if resource.managed:
         return Step(slot, resource.kind, DELETE, told, "was made for this stack")
     return Step(slot, resource.kind, REUSE, told, "was not made by vmnest, and stays")
-
-
-def _incomplete(state: StackState, left: dict[str, str], hints: Iterable[str]) -> errors.InfrastructureError:
-    what = "; ".join(f"{name}: {problem}" for name, problem in left.items())
-    error = errors.InfrastructureError(
-        f"not everything of {state.label} could be removed: {what}", details={"left": left}
-    )
-    for hint in hints:
-        error.add_hint(hint)
-    error.add_hint("What is left stays recorded: once that is settled, try again: vmnest infra destroy")
-    return error

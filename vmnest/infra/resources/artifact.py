@@ -54,12 +54,13 @@ def unfinished(inputs: Inputs) -> Resource:
     return Resource(done.kind, done.id, managed=True, attrs={**done.attrs, ownership.UNFINISHED: True})
 
 
-def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> None:
+def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> bool:
     """Delete the zip with all its versions. It is ours: its key says so."""
     del is_ours
     place = resource.attrs.get(_BUCKET)
     if isinstance(place, str):
         account.buckets.delete_object(place, resource.id)
+    return True
 
 
 def look(resource: Resource, account: Account) -> Resource | None:

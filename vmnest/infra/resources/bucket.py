@@ -75,13 +75,16 @@ def apply(step: Step, work: Work) -> Resource:
     return Resource(naming.BUCKET_KIND, wanted, managed=True)
 
 
-def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> None:
+def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> bool:
     """Empty and delete a bucket, if it is ours."""
     found = account.buckets.find(resource.id, owner=account.id)
-    if found is None or found.is_foreign:
-        return
-    if is_ours(found.tags) or (ownership.is_unfinished(resource) and not found.tags):
-        account.buckets.delete(resource.id)
+    if found is None:
+        return True
+    is_begun = ownership.is_unfinished(resource) and not found.tags
+    if found.is_foreign or not (is_begun or is_ours(found.tags)):
+        return False
+    account.buckets.delete(resource.id)
+    return True
 
 
 def look(resource: Resource, account: Account) -> Resource | None:

@@ -85,11 +85,15 @@ def apply(step: Step, work: Work) -> Resource:
     return _create(work)
 
 
-def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> None:
+def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> bool:
     """Delete the connector, if it is ours, and wait until it is gone: it holds its group."""
     found = find(resource.id, account)
-    if found is not None and is_ours(found.tags):
-        _clear(found.connector, account)
+    if found is None:
+        return True
+    if not is_ours(found.tags):
+        return False
+    _clear(found.connector, account)
+    return True
 
 
 def look(resource: Resource, account: Account) -> Resource | None:

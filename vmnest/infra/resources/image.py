@@ -122,18 +122,19 @@ def apply(step: Step, work: Work) -> Resource:
     return _record(version.image_arn, version.image_version, is_managed=is_managed)
 
 
-def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> None:
+def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> bool:
     """Delete the image with all its versions, if it is ours, and wait until it is gone."""
     images, deadline = account.images, account.deadline
     try:
         found = images.get(resource.id, deadline=deadline)
     except errors.ImageNotFoundError:
-        return
+        return True
     if not is_ours(found.tags):
-        return
+        return False
     if found.state != DELETING:
         _begin_deletion(resource.id, account)
     building.wait_deleted(images, resource.id, deadline=deadline, clock=account.clock)
+    return True
 
 
 def look(resource: Resource, account: Account) -> Resource | None:

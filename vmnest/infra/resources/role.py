@@ -152,11 +152,15 @@ def apply_own(wish: Wish, work: Work, *, found: Role | None) -> Resource:
     return Resource(naming.ROLE_KIND, wish.name, managed=True, attrs=attrs)
 
 
-def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> None:
+def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> bool:
     """Delete a role with its policies, if it is ours."""
     found = account.roles.find(resource.id)
-    if found is not None and is_ours(found.tags):
-        account.roles.delete(found)
+    if found is None:
+        return True
+    if not is_ours(found.tags):
+        return False
+    account.roles.delete(found)
+    return True
 
 
 def look(resource: Resource, account: Account) -> Resource | None:

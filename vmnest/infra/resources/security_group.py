@@ -76,11 +76,15 @@ def apply(step: Step, work: Work) -> Resource:
     return Resource(naming.GROUP_KIND, found.id, managed=step.action != REUSE, attrs=attrs)
 
 
-def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> None:
+def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> bool:
     """Delete the group, if it is ours, once the connector's interfaces do not hold it any more."""
     found = _find(resource, account)
-    if found is not None and is_ours(found.tags):
-        account.network.delete_group(found.id)
+    if found is None:
+        return True
+    if not is_ours(found.tags):
+        return False
+    account.network.delete_group(found.id)
+    return True
 
 
 def look(resource: Resource, account: Account) -> Resource | None:

@@ -16,11 +16,11 @@ from . import artifact, bucket, connector, image, operator_role, role, security_
 
 
 class Remove(Protocol):
-    """Removes a resource if it is ours; what is gone already is no error."""
+    """Removes a resource, which may be gone already; False if it is not ours (any more), and was left alone."""
 
     def __call__(
         self, resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]
-    ) -> None: ...
+    ) -> bool: ...
 
 
 class Slot(NamedTuple):

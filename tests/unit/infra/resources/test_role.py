@@ -8,7 +8,7 @@ import pytest
 from tests.support.infra import Bench
 from vmnest import errors
 from vmnest.infra.resources.role import POLICY
-from vmnest.infra.steps import Step
+from vmnest.infra.steps import NOTE, Step
 
 NAME = "demo-exec"
 
@@ -109,5 +109,18 @@ def test_one_that_has_become_somebody_elses_is_not_deleted(bench: Bench) -> None
     for tag in bench.account.iam.roles[NAME]["Tags"]:
         if tag["Key"] == "vmnest:stack":
             tag["Value"] = "prod"
-    bench.destroy()
+    (kept,) = (step for step in bench.destroy() if step.action == "reuse")
+    assert (kept.resource, kept.reason) == ("role", "is not ours any more by its tags, and stays")
     assert bench.account.inventory() == {"roles": [NAME]}
+
+
+def test_one_that_was_replaced_and_has_become_somebody_elses_stays_with_a_note(bench: Bench) -> None:
+    bench.up()
+    for tag in bench.account.iam.roles[NAME]["Tags"]:
+        if tag["Key"] == "vmnest:stack":
+            tag["Value"] = "prod"
+    with_role(bench, name="another")
+    state = bench.up()
+    assert bench.told(NOTE) == ["role: demo-exec is not ours any more by its tags, and stays"]
+    assert list(state.resources) == ["role", "bucket", "guest_object", "image"]
+    assert set(bench.account.iam.roles) == {NAME, "another"}
