@@ -23,6 +23,7 @@ class World:
         servers: Address and port -> port on this machine; all other addresses refuse.
         looked_up: Every name that was.
         connected: Every address and port that was tried.
+        environ: Where the proxies of this machine are named.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class World:
     ) -> None:
         self.names = {name: list(found) for name, found in (names or {}).items()}
         self.servers = dict(servers or {})
+        self.environ: Mapping[str, str] = {}
         self.looked_up: list[str] = []
         self.connected: list[tuple[str, int]] = []
 
@@ -50,7 +52,8 @@ class World:
         sock.connect(("::1" if sock.family == socket.AF_INET6 else "127.0.0.1", port))
 
     def outlet(self, **environ: str) -> Outlet:
-        return Outlet(environ, resolve=self.resolve, is_own=lambda address: False, connect=self.connect)
+        """What makes connections in this world, with these variables in its environment, or those of the world."""
+        return Outlet(environ or self.environ, resolve=self.resolve, is_own=lambda address: False, connect=self.connect)
 
 
 class Way:

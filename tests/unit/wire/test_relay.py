@@ -221,3 +221,19 @@ def buffers_there_are():
         with contextlib.suppress(ValueError, ReferenceError):  # a view that was released, a proxy of what is gone
             count += isinstance(one, memoryview) and len(one) == buffers.BUFFER_BYTES
     return count
+
+
+@pytest.mark.parametrize("speaks", [False, True])
+def test_a_pump_in_which_nobody_speaks_can_be_let_end(speaks):
+    (near, left), (right, far) = socket.socketpair(), socket.socketpair()
+    thread = threading.Thread(target=relay.pump, args=(left, right), kwargs={"idle_seconds": 0.3})
+    thread.start()
+    for _ in range(10 if speaks else 0):
+        near.send(b"x")
+        assert far.recv(1) == b"x"
+        thread.join(0.05)
+        assert thread.is_alive()
+    thread.join(10)
+    assert not thread.is_alive()
+    for one in (near, left, right, far):
+        one.close()

@@ -56,8 +56,9 @@ class Gate:
             rules, outlet or Outlet(), self._journal, patience or conversation.Patience(), clock
         )
         self._max_connections = max_connections
-        self._lock = threading.Lock()  # guards the conversations and closed
+        self._lock = threading.Lock()  # guards the conversations, those that end, and closed
         self._open: dict[threading.Thread, conversation.Conversation] = {}
+        self._ending: list[threading.Thread] = []  # with nothing left to do but to end
         self._closed = False
         self._thread: threading.Thread | None = None
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -92,7 +93,9 @@ class Gate:
             self._thread.join()
         self.cut()
         end = time.monotonic() + _JOIN_SECONDS
-        for thread in list(self._open):
+        with self._lock:
+            threads = [*self._open, *self._ending]
+        for thread in threads:
             thread.join(max(0.0, end - time.monotonic()))
             if thread.is_alive():  # it looks a name up, and cannot be called off
                 _LOG.warning("%s does not end", thread.name)
@@ -104,6 +107,7 @@ class Gate:
     def _accept_all(self, listener: socket.socket) -> None:
         with listener:
             while not self._closed:
+                self._reap()
                 poller = select.poll()
                 poller.register(self._wake_reader, select.POLLIN)
                 if len(self._open) < self._max_connections:
@@ -134,7 +138,9 @@ class Gate:
             thread.start()
         except RuntimeError as error:  # no more threads to be had
             _LOG.warning("egress: a connection was dropped: %s", error)
-            self._forget(thread, sock)
+            with self._lock:
+                del self._open[thread]
+            sock.close()
 
     def _converse(self, sock: socket.socket, one: conversation.Conversation) -> None:
         try:
@@ -144,9 +150,16 @@ class Gate:
         finally:
             self._forget(threading.current_thread(), sock)
 
+    def _reap(self) -> None:
+        with self._lock:
+            ending, self._ending = self._ending, []
+        for thread in ending:
+            thread.join()
+
     def _forget(self, thread: threading.Thread, sock: socket.socket) -> None:
         with self._lock:
             del self._open[thread]
+            self._ending.append(thread)
         sock.close()
         self._wake()
 
