@@ -5,6 +5,7 @@ pytest_plugins = [
     "tests.support.authority",
     "tests.support.browser",
     "tests.support.cells",
+    "tests.support.building",
     "tests.support.cli",
     "tests.support.clock",
     "tests.support.account",  # after the clock
