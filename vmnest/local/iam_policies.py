@@ -86,7 +86,7 @@ def _statements(document: str, *, broken: str) -> list[Mapping[str, object]]:
     if len({str(name) for name in names}) < len(names):
         raise malformed("Statement IDs (SID) in a single policy must be unique.")
     for statement in statements:
-        if statement.get("Effect") not in {"Allow", "Deny"}:
+        if statement.get("Effect") not in ("Allow", "Deny"):
             raise malformed("Missing required field Effect" if "Effect" not in statement else broken)
     return statements
 

@@ -67,6 +67,7 @@ def test_trust_that_iam_takes(text):
         (document(trust(Principal=None)), "Missing required field Principal"),
         (document(trust(Effect=None)), "Missing required field Effect"),
         (document(trust(Effect="Maybe")), "This policy contains invalid Json"),
+        (document(trust(Effect=[])), "This policy contains invalid Json"),
         (document(trust(Action="s3:GetObject")), "AssumeRole policy may only specify STS AssumeRole actions."),
         (document(trust(Action=[])), "AssumeRole policy may only specify STS AssumeRole actions."),
         (document(trust(Principal={"Service": "lambda"})), 'Invalid principal in policy: "SERVICE":"lambda"'),
