@@ -9,20 +9,17 @@ builds ask for them. A test may have it refuse calls, or be told of each one.
 from __future__ import annotations
 
 import hashlib
-import http.client
-import json
 import random
 import re
 import threading
-import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.support.cloud import LocalCloud, open_cloud
-from tests.support.moto_server import serving_moto, switch_on_authentication
+from tests.support.moto_server import ALLOW_ALL, serving_moto, switch_on_authentication
+from tests.support.relaying import Answer, Asked, relaying, send
 from vmnest import rendezvous
 from vmnest.aws import signing
 from vmnest.aws.credentials import Credentials, Secret
@@ -31,12 +28,10 @@ ACCOUNT = "123456789012"  # moto's
 LOCAL_ACCOUNT = "000000000000"
 REGION = "us-east-1"
 OF_MOTO = frozenset({"iam", "sts", "ec2"})
-_SCOPE = re.compile(r"Credential=[^/]+/\d{8}/([^/]+)/([^/]+)/aws4_request")
 _ACTION = re.compile(rb"(?:^|&)Action=(\w+)")
 _DROPPED = frozenset(
     {"host", "authorization", "connection", "content-length", "x-amz-date", "x-amz-content-sha256", "accept-encoding"}
 )
-_HOP = frozenset({"connection", "content-length", "transfer-encoding", "keep-alive", "date", "server"})
 _THROTTLED = b'{"message":"Rate exceeded"}'
 _FAULT = b'{"message":"something failed"}'
 
@@ -60,14 +55,11 @@ class AwsDouble:
         self._lock = threading.Lock()
         self._chance = random.Random(5)
         self._clients: dict[str, Any] = {}
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = ""
         self.calls: list[str] = []
         self.changes = 0
         self.failing = 0.0
         self.on_call: Callable[[int, bool], None] = lambda number, is_done: None
-        self._thread.start()
 
     @property
     def environ(self) -> dict[str, str]:
@@ -122,59 +114,54 @@ class AwsDouble:
         }
         return {kind: sorted(names) for kind, names in found.items() if names}
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def relay(self, method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> _Answer:
+    def relay(self, asked: Asked) -> Answer:
         """Pass a request on, and bring its answer."""
-        region, service = _scope(headers)
-        number = self._count(service, method, target, body)
+        _, service = asked.scope
+        number = self._count(service or "unsigned", asked)
         if self._is_to_fail():
             return self._failure()
         if number is not None:
             self.on_call(number, False)
         if service in OF_MOTO:
-            answer = _send(self._moto, method, target, headers, body)
+            answer = send(self._moto, asked)
             if service == "iam":
-                self._pass_to_cloud(method, target, headers, body, region=region, service=service)
+                self._pass_to_cloud(asked)
         else:
-            answer = self._pass_to_cloud(method, target, headers, body, region=region, service=service)
+            answer = self._pass_to_cloud(asked)
         if number is not None:
             self.on_call(number, True)
         return answer
 
-    def _pass_to_cloud(
-        self, method: str, target: str, headers: list[tuple[str, str]], body: bytes, *, region: str, service: str
-    ) -> _Answer:
+    def _pass_to_cloud(self, asked: Asked) -> Answer:
+        region, service = asked.scope
+        target, body = asked.target, asked.body
         if service != "s3":  # an object's bytes are nobody's to change
             target, body = target.replace(ACCOUNT, LOCAL_ACCOUNT), _renumber(body, ACCOUNT, LOCAL_ACCOUNT)
-        kept = [(name, value) for name, value in headers if name.lower() not in _DROPPED]
+        kept = [(name, value) for name, value in asked.headers if name.lower() not in _DROPPED]
         kept = [(name, value.replace(ACCOUNT, LOCAL_ACCOUNT)) for name, value in kept]
         if service == "s3":
             kept.append(("x-amz-content-sha256", hashlib.sha256(body).hexdigest()))
         signed = signing.sign(
-            method=method,
+            method=asked.method,
             url=self._cloud.url + target,
             headers=kept,
             body_sha256=hashlib.sha256(body).hexdigest(),
             credentials=Credentials(access_key=self._keys.access_key, secret_key=Secret(self._keys.secret_key)),
-            region=region,
-            service=service,
+            region=region or REGION,
+            service=service or "unsigned",
             when=datetime.now(timezone.utc),
         )
-        answer = _send(self._cloud.url, method, target, [*kept, *signed], body)
+        answer = send(self._cloud.url, Asked(asked.method, target, [*kept, *signed], body))
         if service == "s3":
             return answer
-        return _Answer(answer.status, answer.headers, _renumber(answer.body, LOCAL_ACCOUNT, ACCOUNT))
+        return Answer(answer.status, answer.headers, _renumber(answer.body, LOCAL_ACCOUNT, ACCOUNT))
 
-    def _count(self, service: str, method: str, target: str, body: bytes) -> int | None:
-        action = _ACTION.search(body) if service in OF_MOTO else None
+    def _count(self, service: str, asked: Asked) -> int | None:
+        action = _ACTION.search(asked.body) if service in OF_MOTO else None
         with self._lock:
-            self.calls.append(f"{service} {action.group(1).decode() if action else f'{method} {target}'}")
+            self.calls.append(f"{service} {action.group(1).decode() if action else f'{asked.method} {asked.target}'}")
             is_reading = action is not None and action.group(1).startswith((b"Get", b"List", b"Describe"))
-            if is_reading or method in ("GET", "HEAD") or service == "logs":
+            if is_reading or asked.method in ("GET", "HEAD") or service == "logs":
                 return None
             self.changes += 1
             return self.changes
@@ -183,77 +170,17 @@ class AwsDouble:
         with self._lock:
             return self._chance.random() < self.failing
 
-    def _failure(self) -> _Answer:
+    def _failure(self) -> Answer:
         with self._lock:
             is_throttled = self._chance.random() < 0.5
         if is_throttled:
             headers = [("x-amzn-errortype", "ThrottlingException"), ("Content-Type", "application/json")]
-            return _Answer(429, headers, _THROTTLED)
-        return _Answer(500, [("x-amzn-errortype", "InternalServerException")], _FAULT)
-
-
-class _Answer:
-    def __init__(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
-
-
-def _send(url: str, method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> _Answer:
-    place = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
-    try:
-        connection.putrequest(method, target, skip_host=True, skip_accept_encoding=True)
-        for name, value in headers:
-            if name.lower() not in ("connection", "content-length"):
-                connection.putheader(name, value)
-        connection.putheader("Content-Length", str(len(body)))
-        connection.endheaders(body)
-        response = connection.getresponse()
-        return _Answer(response.status, response.getheaders(), response.read())
-    finally:
-        connection.close()
-
-
-def _scope(headers: list[tuple[str, str]]) -> tuple[str, str]:
-    authorization = next((value for name, value in headers if name.lower() == "authorization"), "")
-    found = _SCOPE.search(authorization)
-    return (found.group(1), found.group(2)) if found else (REGION, "unsigned")
+            return Answer(429, headers, _THROTTLED)
+        return Answer(500, [("x-amzn-errortype", "InternalServerException")], _FAULT)
 
 
 def _renumber(data: bytes, old: str, new: str) -> bytes:
     return data.replace(old.encode(), new.encode())
-
-
-def _handler(double: AwsDouble) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def handle_one_request(self) -> None:
-            try:
-                super().handle_one_request()
-            except ConnectionError:  # the client was killed
-                self.close_connection = True
-
-        def _relay(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            answer = double.relay(self.command, self.path, list(self.headers.items()), body)
-            self.send_response_only(answer.status)
-            for name, value in answer.headers:
-                if name.lower() not in _HOP:
-                    self.send_header(name, value)
-            length = next((value for name, value in answer.headers if name.lower() == "content-length"), "0")
-            self.send_header("Content-Length", length if self.command == "HEAD" else str(len(answer.body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(answer.body)
-
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = _relay  # noqa: N815 - http.server's names
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    return Handler
 
 
 def _make_user(moto: str) -> Mapping[str, str]:
@@ -270,8 +197,7 @@ def _make_user(moto: str) -> Mapping[str, str]:
         config=Config(proxies={}),
     )
     iam.create_user(UserName="tester")
-    everything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
-    iam.put_user_policy(UserName="tester", PolicyName="all", PolicyDocument=json.dumps(everything))
+    iam.put_user_policy(UserName="tester", PolicyName="all", PolicyDocument=ALLOW_ALL)
     keys: Mapping[str, str] = iam.create_access_key(UserName="tester")["AccessKey"]
     return keys
 
@@ -285,5 +211,5 @@ def open_double() -> Iterator[AwsDouble]:
         keys = _make_user(moto)
         switch_on_authentication(moto)
         double = AwsDouble(moto=moto, cloud=cloud, keys=keys)
-        stack.callback(double.close)
+        double.url = stack.enter_context(relaying(double.relay))
         yield double
