@@ -61,6 +61,7 @@ def build_spec(
     idle_policy: dict[str, object] | None = None,
     payload: str | None = "hello",
     max_seconds: int = 28800,
+    egress_allow: tuple[str, ...] = (),
 ) -> records.Spec:
     """What RunMicrovm asked for."""
     return records.Spec(
@@ -73,7 +74,7 @@ def build_spec(
         egress=(),
         kms_key=None,
         payload=payload,
-        options=options.Options(cpus=2, memory_mib=512),
+        options=options.Options(cpus=2, memory_mib=512, egress_allow=egress_allow),
     )
 
 

@@ -94,6 +94,8 @@ class FakeMachine:
         self.is_frozen = False
         self.freeze_failure: Exception | None = None
         self.dialled: list[int] = []
+        self.ways_out: list[int] = []  # ports of the listeners that were handed out
+        self.way_out_failure: Exception | None = None
         self.on_end = on_end
         self._lock = threading.Lock()
 
@@ -103,6 +105,14 @@ class FakeMachine:
         if port not in self.ports:
             raise ConnectionRefusedError
         return socket.create_connection(("127.0.0.1", self.ports[port]), timeout=timeout)
+
+    def egress_listener(self) -> socket.socket:
+        self._check_alive()
+        if self.way_out_failure is not None:
+            raise self.way_out_failure
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.ways_out.append(listener.getsockname()[1])
+        return listener
 
     def freeze(self) -> None:
         self._check_alive()
@@ -139,6 +149,8 @@ class FakeDriver:
     name = "fake"
     isolation = "namespace"
     memory_snapshot = False
+    obstacle_to_images = ""
+    owner = None
 
     def __init__(self, ports: Mapping[int, int]) -> None:
         self.ports = ports
@@ -159,6 +171,12 @@ class FakeDriver:
             raise self.failure
         self.machines.append(FakeMachine(self.ports, on_end=on_end))
         return self.machines[-1]
+
+    def image_base(self) -> str:
+        return "base"
+
+    def image_environment(self) -> Mapping[str, str]:
+        return {"PATH": "/bin"}
 
     def adopt(self, folder: str, *, on_end: Callable[[interface.Ended], None]) -> FakeMachine | None:
         machine = self.running.get(folder)

@@ -3,11 +3,12 @@
 import contextlib
 import os
 import random
+import socket
 import threading
 
 import pytest
 
-from tests.support.lifecycle import build_spec, movable_time, policy, wait_for_state
+from tests.support.lifecycle import build_spec, eventually, movable_time, policy, wait_for_state
 from tests.support.machines import FakeDriver, FakeMachine, Hooks, scripted_server
 from vmnest import errors
 from vmnest.local import acceptor, faults, records, vms
@@ -559,3 +560,79 @@ class TestInsert:
         record = stage.restored(names.RUNNING)
         record.machine.end(interface.Ended(3, None, interface.EXITED))
         assert stage.wait(record, names.TERMINATED).state_reason == "Container Stopped with Exit Code: 3"
+
+
+def ask_for_a_way_out(machine):
+    """A connection to the proxy of a VM, and what it answered to a request that no rule allows."""
+    call = socket.create_connection(("127.0.0.1", machine.ways_out[-1]), timeout=20)
+    call.sendall(b"HEAD http://b.example/ HTTP/1.1\r\nHost: b.example\r\n\r\n")
+    return call, call.recv(12)
+
+
+class TestEgress:
+    def test_without_rules_there_is_no_way_out(self, stage):
+        record = stage.wait(stage.run(), names.RUNNING)
+        assert not stage.driver.launches[0].egress
+        assert record.gate is None
+        assert record.machine.ways_out == []
+
+    def test_with_rules_there_is_one_for_as_long_as_the_vm_lives(self, stage, caplog):
+        caplog.set_level("INFO")
+        record = stage.wait(stage.run(egress_allow=("a.example",)), names.RUNNING)
+        assert stage.driver.launches[0].egress
+        call, answer = ask_for_a_way_out(record.machine)
+        assert answer == b"HTTP/1.1 403"
+        assert f"{record.microvm_id}: egress to b.example:80: refused, no rule allows it" in caplog.text
+        assert record.gate.refusals == ("b.example:80",)
+        stage.vms.terminate(record)
+        assert call.recv(1000).endswith(b"\r\n\r\n")
+        assert call.recv(1000) == b""
+        call.close()
+        stage.vms.close()
+        assert record.gate is None
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", record.machine.ways_out[0]))
+
+    def test_a_suspend_cuts_what_goes_through_it_and_leaves_it_open(self, stage):
+        record = stage.wait(stage.run(egress_allow=("a.example",)), names.RUNNING)
+        call, _ = ask_for_a_way_out(record.machine)
+        stage.vms.suspend(record)
+        stage.wait(record, names.SUSPENDED)
+        while call.recv(1000):
+            pass
+        call.close()
+        stage.vms.resume(record)
+        stage.wait(record, names.RUNNING)
+        call, answer = ask_for_a_way_out(record.machine)
+        assert answer == b"HTTP/1.1 403"
+        call.close()
+
+    @pytest.mark.parametrize("state", [names.RUNNING, names.SUSPENDED])
+    def test_one_of_an_earlier_daemon_has_it_again(self, stage, state):
+        record = stage.restored(state, egress_allow=("a.example",))
+        eventually(lambda: record.gate is not None)
+        call, answer = ask_for_a_way_out(record.machine)
+        assert answer == b"HTTP/1.1 403"
+        call.close()
+
+    def test_one_of_an_earlier_daemon_goes_on_without_if_it_has_to(self, stage, caplog):
+        listener = acceptor.bind()
+        record = records.Record(
+            "microvm-old", build_spec(egress_allow=("a.example",)), number=1, started_at=stage.time.clock.time(),
+            endpoint="http://127.0.0.1:1", listener=listener,
+        )  # fmt: skip
+        record.state = names.RUNNING
+        machine = FakeMachine({}, on_end=lambda ended: None)
+        machine.way_out_failure = errors.LocalCloudError("it has none")
+        stage.vms.insert(record, machine=machine, client_token=None)
+        eventually(lambda: "has no egress any more: it has none" in caplog.text)
+        assert record.state == names.RUNNING
+        stage.vms.on_end(record, interface.Ended(0, None, interface.EXITED))
+
+    def test_a_vm_that_cannot_have_it_does_not_start(self, stage):
+        machine = FakeMachine({}, on_end=lambda ended: None)
+        machine.way_out_failure = errors.LocalCloudError("it has none")
+        stage.driver.start = lambda launch, *, on_end: machine
+        record = stage.wait(stage.run(egress_allow=("a.example",)), names.TERMINATED)
+        assert record.state_reason == "MicroVM did not start: it has none"
+        assert machine.ended is not None

@@ -14,6 +14,7 @@ import pytest
 from tests.support.egress import PUBLIC, Way, World, open_way
 from tests.support.machines import scripted_server
 from vmnest.local.egress import Gate
+from vmnest.local.egress.gate import MAX_CONNECTIONS
 from vmnest.wire import egress, streams
 
 PLACE = "a.example:5432"
@@ -25,10 +26,10 @@ def echo(stream: streams.Stream) -> None:
 
 
 @contextlib.contextmanager
-def way_to_echo(**options: int) -> Iterator[Way]:
+def way_to_echo(*, max_connections: int = MAX_CONNECTIONS) -> Iterator[Way]:
     with scripted_server(echo) as port:
         world = World({"a.example": [[PUBLIC]]}, {(PUBLIC, 5432): port})
-        with open_way(PLACE, world=world, **options) as way:
+        with open_way(PLACE, world=world, max_connections=max_connections) as way:
             yield way
 
 
