@@ -213,12 +213,12 @@ class Site:
         """Let a machine out as far as it may go; None: nowhere. Whoever gets a gate closes it."""
         if not self.egress_allow:
             return None
-        try:
-            listener = machine.egress_listener()
-        except errors.LocalCloudError:  # its command has ended already
-            return None
         way = self.open_gate(self.egress_allow, self.log)
-        way.serve(listener)
+        try:
+            way.serve(machine.egress_listener())
+        except errors.LocalCloudError:  # its command has ended already
+            way.close()
+            return None
         return way
 
     def _execute(self, step: Step, action: Action) -> None:
@@ -238,7 +238,7 @@ class Site:
             for gate in gates:
                 gate.close()
         if ended != interface.Ended(0, None, interface.EXITED):
-            raise StepFailedError(action.line, _tell(ended, step), ended=ended)
+            raise StepFailedError(action.line, f"the command {tell_end(ended, step)}", ended=ended)
 
 
 def _check_target(action: Copy, sources: Sequence[tuple[str, str]], is_folder: Callable[[str], bool]) -> None:
@@ -248,16 +248,17 @@ def _check_target(action: Copy, sources: Sequence[tuple[str, str]], is_folder: C
         raise DockerfileError(action.line, f"several sources need a directory as target: end {action.target} with a /")
 
 
-def _tell(ended: interface.Ended, step: Step) -> str:
+def tell_end(ended: interface.Ended, step: Step) -> str:
+    """How a command ended that should not have, or not so."""
     if ended.reason == interface.MEMORY:
-        return f"the command used up its memory of {step.memory_mib} MiB"
+        return f"used up its memory of {step.memory_mib} MiB"
     if ended.reason == interface.DISK:
-        return "the command used up the disk"
+        return "used up the disk"
     if ended.reason == interface.LIFETIME:
-        return "the command took too long"
+        return "took too long"
     if ended.exit_code is not None:
-        return f"the command ended with exit code {ended.exit_code}"
-    return f"the command was ended by signal {ended.signal}"
+        return f"ended with exit code {ended.exit_code}"
+    return f"was ended by signal {ended.signal}"
 
 
 def lay_context(folder: str, *, owner: int | None) -> str:

@@ -203,7 +203,7 @@ class Builder:
             with self._cells.start(step) as cell:
                 way = site.open_way(cell.machine)
                 try:
-                    return self._ask(cell, config, site.log)
+                    return self._ask(cell, config, step=step, log=site.log)
                 finally:
                     if way is not None:
                         way.close()
@@ -213,16 +213,19 @@ class Builder:
             site.log(error.message)
             raise BuildFailed(CONTAINER_BUILD_FAILED, _NOT_STARTED) from error
 
-    def _ask(self, cell: build_cells.Cell, config: RunConfig, log: Log) -> int:
+    def _ask(self, cell: build_cells.Cell, config: RunConfig, *, step: build_cells.Step, log: Log) -> int:
         try:
             for hook in ("ready", "validate"):
                 hooks.await_image_hook(cell.machine, hook, config=config.hooks)
             return measure(os.path.join(cell.folder, LAYER_NAME))
         except errors.LocalCloudError as error:
-            if cell.ended is not None:
-                raise errors.LocalCloudError(f"The main process ended by itself: {cell.ended}") from error
-            raise
+            cell.machine.stop()
+            ended = cell.machine.ended
+            if ended is None or ended.reason == interface.STOPPED:
+                raise
+            raise errors.LocalCloudError(f"The main process {build_steps.tell_end(ended, step)}") from error
         finally:
+            cell.machine.stop()  # what it printed is complete then
             cell.tell(lambda line: log(f"  {line}"))
 
 
