@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..ops import infra
-from . import infra_progress, output, render, terminal, values, words
+from . import asking, infra_progress, output, render, terminal, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -206,15 +206,12 @@ def _ask(options: _StackOptions) -> None:
     plans = [plan for plan in _stacks(data) if plan["has_changes"]]
     if not plans:
         return  # nothing of ours: nothing to ask about
-    if options.json or not (terminal.is_terminal(terminal.STDIN) and terminal.is_terminal(terminal.STDERR)):
-        raise errors.UsageError(
-            f"this would remove the infrastructure of {', '.join(_label(plan) for plan in plans)}",
-            hint="If you mean it: --yes. On a terminal, it asks.",
-        )
-    terminal.tell("\n".join(_plan_text(plan) for plan in plans) + "\nRemove this? [y/N] ")
-    answer = terminal.read_bytes(terminal.STDIN, 1024).decode("utf-8", errors="replace").strip().lower()
-    if answer not in ("y", "yes"):
-        raise errors.VmnestError("nothing was removed")
+    asking.agree(
+        "\n".join(_plan_text(plan) for plan in plans) + "\n",
+        question="Remove this?",
+        refusal=f"this would remove the infrastructure of {', '.join(_label(plan) for plan in plans)}",
+        options=options,
+    )
 
 
 def _output(options: _StackOptions) -> None:

@@ -35,7 +35,10 @@ HINTS = {
 }
 _TEXT_HINTS = (
     ("container image build failed", HINTS["CONTAINER_BUILD_FAILED"]),
-    ("failed to start container", "The image needs a CMD that goes on running; vmnest image logs shows what it printed."),
+    (
+        "failed to start container",
+        "The image needs a CMD that goes on running; vmnest image logs shows what it printed.",
+    ),
     ("ready hook", "The /ready hook must answer 200 once the program serves, 503 until then (see --hooks)."),
     ("validate hook", "The /validate hook must answer 200 on a MicroVM that was started from the snapshot."),
 )

@@ -7,17 +7,23 @@ its end. The output of the Dockerfile's steps comes all at once, at the end.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from .. import errors
 from ..aws.service import Service
-from ..deadline import Deadline
+from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from .images import ImageVersion
 
 GROUP_PREFIX = "/aws/lambda-microvms/"  # of the groups that the service makes: one an image
 # Clocks differ a little, and the last lines come when the build is over.
 MARGIN_SECONDS = 60.0
+TAIL_LINES = 20
+_LONGEST_LINE = 300
+# Reading a log must not hold up the error that it explains.
+_TAIL_SECONDS = 15.0
+_MOST_TAIL_EVENTS = 50_000
 _FINAL_STATES = ("SUCCESSFUL", "FAILED", "DELETING", "DELETE_FAILED")
 
 
@@ -55,6 +61,29 @@ def build_log(service: Service, version: ImageVersion, *, deadline: Deadline) ->
             yield _line(event)
     except errors.ResourceNotFoundError:
         return
+
+
+def tail(
+    service: Service, group: str, *, since: float, deadline: Deadline, clock: Clock = SYSTEM_CLOCK
+) -> tuple[str, ...]:
+    """The last lines that were logged since then (seconds since the epoch); none if they cannot be had.
+
+    For the failure of a build: there may be no such group, or no right to read it, and then its reason must do.
+    """
+    patience = Deadline(deadline.clamp(_TAIL_SECONDS), clock=clock)
+    params = {"logGroupName": group, "startTime": int((since - MARGIN_SECONDS) * 1000)}
+    lines: deque[str] = deque(maxlen=TAIL_LINES)
+    try:
+        events = service.pages("FilterLogEvents", params, deadline=patience, items="events")
+        for number, event in enumerate(events, start=1):
+            lines.extend(
+                errors.quote(line, limit=_LONGEST_LINE) for line in _line(event).message.splitlines() if line.strip()
+            )
+            if number >= _MOST_TAIL_EVENTS:
+                break
+    except errors.VmnestError:
+        return tuple(lines)
+    return tuple(lines)
 
 
 def _line(event: dict[str, object]) -> LogLine:

@@ -33,10 +33,8 @@ __all__ = ["Wish", "build_image", "read_build_log"]
 
 BUILD_SECONDS = 3600.0  # most take two to six minutes
 ASK_SECONDS = 60.0
-LOG_TAIL_LINES = 20
 _LOCAL_BASE = "whatever FROM names, the image is built on this machine's own programs"
 _LOG_SECONDS = 15.0  # must not hold up the error that it explains
-_LONGEST_LINE = 300
 
 
 def build_image(
@@ -180,17 +178,14 @@ def _await(draft: Draft, images: Images, *, place: Target, deadline: Deadline, f
 
 
 def _log_tail(draft: Draft, images: Images, *, place: Target) -> list[str]:
-    """The end of the build's log; none if it cannot be had: then the reason of the build must do."""
+    """The end of the build's log; none if it cannot be had."""
     from ..control import logs
 
     patience = Deadline(_LOG_SECONDS)
     try:
         version = images.version(draft.image_arn, draft.image_version, deadline=patience)
-        found = sorted(
-            logs.build_log(place.service("logs", deadline=patience), version, deadline=patience),
-            key=lambda line: line.time,
-        )
     except errors.VmnestError:
-        return []
-    lines = [line for each in found for line in each.message.splitlines() if line.strip()]
-    return [errors.quote(line, limit=_LONGEST_LINE) for line in lines[-LOG_TAIL_LINES:]]
+        return []  # then the reason of the build must do
+    since = version.created_at.timestamp() if version.created_at else 0.0
+    service = place.service("logs", deadline=patience)
+    return list(logs.tail(service, logs.group_of(version), since=since, deadline=patience))

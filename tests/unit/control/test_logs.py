@@ -1,14 +1,18 @@
 import json
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 
+from tests.support.clock import FakeClock
 from tests.support.control import IMAGE_ARN, Controls
+from tests.support.memory_account import MemoryAccount
 from tests.support.peers import Answer, json_answer
 from vmnest import errors
 from vmnest.aws import credentials, service
 from vmnest.control import logs
 from vmnest.control.images import ImageVersion
+from vmnest.deadline import Deadline
 
 AT = datetime(2026, 11, 30, 12, 0, 0, tzinfo=timezone.utc)
 VERSION = ImageVersion(IMAGE_ARN, "2.0", "SUCCESSFUL", "ACTIVE", created_at=AT, updated_at=AT.replace(minute=5))
@@ -65,3 +69,36 @@ def test_no_right_to_read_is_told(ask):
     refused = json_answer(400, {"__type": "AccessDeniedException", "message": "User is not authorized"})
     with pytest.raises(errors.AccessDeniedError):
         ask(VERSION, refused)
+
+
+# -- the tail ---------------------------------------------------------------------------------------------------------
+
+
+def tail(memory: MemoryAccount, clock: FakeClock) -> tuple[str, ...]:
+    service: Any = memory.service("logs")
+    return logs.tail(service, "/g", since=10.5, deadline=Deadline(60, clock=clock), clock=clock)
+
+
+def test_the_last_lines_are_read(fake_clock: FakeClock) -> None:
+    memory = MemoryAccount()
+    memory.log = [f"line {number}" for number in range(100)]
+    assert tail(memory, fake_clock) == tuple(f"line {number}" for number in range(100 - logs.TAIL_LINES, 100))
+
+
+def test_an_event_may_be_several_lines_and_none_steers_a_terminal(fake_clock: FakeClock) -> None:
+    memory = MemoryAccount()
+    memory.log = ["one\n\n two\x1b[31m\n", "x" * 5000]
+    first, second, third = tail(memory, fake_clock)
+    assert (first, second) == ("one", "two [31m")
+    assert len(third) <= 300
+
+
+def test_a_log_that_cannot_be_read_is_none(fake_clock: FakeClock) -> None:
+    memory = MemoryAccount()
+    assert tail(memory, fake_clock) == ()
+
+    def deny(service: str, operation: str, is_done: bool) -> None:
+        raise errors.AccessDeniedError("no", operation=operation, status=403)
+
+    memory.on_call = deny
+    assert tail(memory, fake_clock) == ()

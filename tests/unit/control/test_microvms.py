@@ -82,7 +82,7 @@ def test_who_names_an_image_that_this_machine_has_not_is_told_which_it_has(contr
     image = names.image_arn(region=names.LOCAL_REGION, account=names.LOCAL_ACCOUNT, name="ubuntu")
     with pytest.raises(errors.ImageNotFoundError) as caught:
         made.control.microvms.run(RunSpec(image, "t"), deadline=made.deadline())
-    assert "of this machine is local" in (caught.value.hint or "")
+    assert "always there is local" in (caught.value.hint or "")
 
 
 def test_run_with_a_connector_that_is_not_there_is_not_about_the_image(controls: Controls):

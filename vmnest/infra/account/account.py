@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ...aws.service import Service
 from ...control.connectors import Connectors
 from ...control.images import Images
 from ...control.tags import Tags
 from ...deadline import SYSTEM_CLOCK, Clock, Deadline
 from .buckets import Buckets
-from .logs import Logs
 from .network import Network
 from .roles import Roles
 
@@ -82,6 +82,6 @@ class Account:
         return Network(ec2, deadline=self.deadline, clock=self.clock)
 
     @cached_property
-    def logs(self) -> Logs:
+    def logs(self) -> Service:
         """Log groups."""
-        return Logs(self._target.service("logs", deadline=self.deadline), clock=self.clock)
+        return self._target.service("logs", deadline=self.deadline)

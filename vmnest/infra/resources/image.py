@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 
 from ... import deadline as deadlines
 from ... import errors
-from ...control import building
+from ...control import building, logs
 from ...control.image_specs import ALL_CAPABILITIES, ImageSpec
 from ...control.images import Draft, Image
 from .. import naming, ownership
 from ..account import Account
-from ..account.logs import GROUP_PREFIX
 from ..facts import ImageFacts, Inputs
 from ..state import Resource
 from ..steps import CREATE, NOTE, NOTHING, PROGRESS, REUSE, UPDATE, Change, Step
@@ -311,9 +310,9 @@ def _begin_deletion(image_arn: str, account: Account) -> None:
 def _explain(error: errors.ImageBuildError, work: Work, *, since: float) -> None:
     """Add the end of the build's log to its failure."""
     wanted = work.inputs.stack.image
-    group = wanted.log_group or f"{GROUP_PREFIX}{wanted.name}"
-    # The clocks may differ a little, and what was logged just before does no harm.
-    lines = work.account.logs.tail(group, since=since - 60, deadline=work.account.deadline)
+    group = wanted.log_group or f"{logs.GROUP_PREFIX}{wanted.name}"
+    account = work.account
+    lines = logs.tail(account.logs, group, since=since, deadline=account.deadline, clock=account.clock)
     if lines:
         error.details["log"] = list(lines)
         for line in lines:
