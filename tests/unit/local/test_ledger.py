@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from vmnest.local import ledger, options, records
+from vmnest.local import built, ledger, options, records
 from vmnest.wire import names
 
 POLICY = {"maxIdleDurationSeconds": 60, "suspendedDurationSeconds": 0, "autoResumeEnabled": True}
@@ -72,6 +72,26 @@ def test_a_vm_comes_back_as_it_was_noted(kept):
             terminated_at=None,
         )
     ]
+
+
+IMAGE = built.Built(
+    layers=("b", "a"),
+    config=built.RunConfig(("serve",), {"A": "1"}, "/srv", ("80/tcp",), built.hooks.Config(ready=60, run=1)),
+)
+
+
+def test_what_a_vm_runs_comes_back(kept):
+    kept.save(record(built=IMAGE))
+    assert kept.load()[0].spec == spec(built=IMAGE)
+
+
+def test_notes_of_older_versions_know_the_built_in_image_only(kept, tmp_path):
+    kept.save(record())
+    path = tmp_path / "records" / "microvm-1.json"
+    note = json.loads(path.read_text())
+    del note["spec"]["built"]
+    path.write_text(json.dumps(note))
+    assert kept.load()[0].spec == spec()
 
 
 def test_the_latest_note_counts(kept, files):

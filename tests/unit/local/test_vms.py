@@ -1,6 +1,7 @@
 """The lifecycle of VMs, above a driver that isolates nothing."""
 
 import contextlib
+import dataclasses
 import os
 import random
 import socket
@@ -11,7 +12,7 @@ import pytest
 from tests.support.lifecycle import build_spec, eventually, movable_time, policy, wait_for_state
 from tests.support.machines import FakeDriver, FakeMachine, Hooks, scripted_server
 from vmnest import errors
-from vmnest.local import acceptor, faults, records, vms
+from vmnest.local import acceptor, built, faults, records, vms
 from vmnest.local.drivers import interface
 from vmnest.wire import names
 
@@ -335,6 +336,50 @@ def test_without_a_thread_to_be_had_an_end_can_be_asked_for_again(stage, monkeyp
     assert record.state == names.RUNNING
     stage.vms.terminate(record)
     assert stage.wait(record, names.TERMINATED).state_reason == "Success."
+
+
+class TestImages:
+    def run(self, stage, **config):
+        """Start a VM of an image with two layers."""
+        values = {"command": ("serve", "it"), "environment": {"A": "1", "AWS_REGION": "mine"}, "workdir": "/srv"}
+        image = built.Built(layers=("top", "bottom"), config=built.RunConfig(**{**values, **config}))
+        return stage.vms.run(dataclasses.replace(build_spec(), built=image), client_token=None)
+
+    def test_a_vm_is_started_as_its_image_says(self, stage, tmp_path):
+        stage.wait(self.run(stage), names.RUNNING)
+        launch = stage.driver.launches[0]
+        assert (launch.command, launch.workdir) == (("serve", "it"), "/srv")
+        assert launch.image_layers == (str(tmp_path / "layers" / "top"), str(tmp_path / "layers" / "bottom"))
+        assert launch.environment["A"] == "1"
+        assert launch.environment["AWS_REGION"] == "mine"
+        assert launch.environment["AWS_LAMBDA_MICROVM_IMAGE_VERSION"] == "1.0"
+
+    def test_without_hooks_it_runs_as_soon_as_it_has_started(self, stage, hooks):
+        record = stage.wait(self.run(stage), names.RUNNING)
+        stage.vms.suspend(record)
+        wait_for_state(record, names.SUSPENDED)
+        stage.vms.resume(record)
+        wait_for_state(record, names.RUNNING)
+        stage.vms.terminate(record)
+        wait_for_state(record, names.TERMINATED)
+        assert hooks.names() == []
+
+    def test_it_is_ready_before_it_is_told_to_run(self, stage, hooks):
+        stage.wait(self.run(stage, hooks=built.hooks.Config(ready=20, run=20)), names.RUNNING)
+        assert hooks.names() == ["ready", "run"]
+
+    def test_one_that_fails_to_be_ready_is_ended(self, stage, hooks):
+        hooks.statuses["ready"] = 500
+        record = stage.wait(self.run(stage, hooks=built.hooks.Config(ready=20, run=20)), names.TERMINATED)
+        assert record.state_reason.startswith("Ready hook check failed: ")
+
+    def test_one_that_ends_before_it_is_ready_says_how(self, stage):
+        stage.driver.ports = {}
+        record = self.run(stage, hooks=built.hooks.Config(ready=20))
+        eventually(lambda: record.machine is not None)
+        record.machine.end(interface.Ended(3, None, interface.EXITED))
+        wait_for_state(record, names.TERMINATED)
+        assert record.state_reason == "Container Stopped with Exit Code: 3"
 
 
 class TestSleep:
