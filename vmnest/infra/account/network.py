@@ -11,8 +11,8 @@ from ...aws.service import Service
 from ...deadline import Clock, Deadline
 from . import answers, attempts
 
-# The interfaces of a connector that was deleted go some minutes later, and hold its group until then.
-_LINGER_SECONDS = 600.0
+# The interfaces of a connector that was deleted go minutes later (up to twenty), and hold its group until then.
+_LINGER_SECONDS = 1200.0
 _IN_USE = "DependencyViolation"
 
 

@@ -76,4 +76,4 @@ def test_a_group_that_stays_in_use_is_given_up(memory: MemoryAccount, network: N
     memory.ec2.lingering = 10_000
     with pytest.raises(errors.ValidationError, match="dependent object"):
         network.delete_group(group)
-    assert 300 < fake_clock.monotonic() <= 600
+    assert 600 < fake_clock.monotonic() <= 1200
