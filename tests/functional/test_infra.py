@@ -16,6 +16,7 @@ import pytest
 from tests.support.aws_double import ACCOUNT, AwsDouble, open_double
 from tests.support.cli import Cli, bare_environ
 from tests.support.cloud import LocalCloud
+from tests.support.moto_server import ALLOW_ALL
 from tests.support.sandbox_yaml import write
 
 DOCKERFILE = """\
@@ -139,9 +140,8 @@ def test_what_is_reused_stays_as_it_is(account: AwsDouble, infra: Cli, tmp_path:
         iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", **trust}))
         for name in ("theirs", "their-operator")
     )
-    everything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
     for name in ("theirs", "their-operator"):
-        iam.put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=json.dumps(everything))
+        iam.put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=ALLOW_ALL)
     s3.create_bucket(Bucket="their-bucket")
     subnet = ec2.describe_subnets()["Subnets"][0]
     group = ec2.create_security_group(GroupName="theirs", Description="theirs", VpcId=subnet["VpcId"])["GroupId"]
