@@ -371,6 +371,22 @@ class TestBeside:
         self.wait_for(lambda: core.list_network_connectors()["NetworkConnectors"], [])
         assert code(core.get_network_connector, Identifier=arn) == "ResourceNotFoundException"
 
+    def test_a_large_object_passes_through_little_memory(self, shared_cloud: LocalCloud) -> None:
+        def most_kib() -> int:
+            with open(f"/proc/{shared_cloud.process.pid}/status") as file:
+                (line,) = (line for line in file if line.startswith("VmHWM"))
+            return int(line.split()[1])
+
+        s3 = shared_cloud.client("s3")
+        s3.create_bucket(Bucket="large")
+        before = most_kib()
+        s3.put_object(Bucket="large", Key="k", Body=io.BytesIO(bytes(64 * MIB)))
+        body = s3.get_object(Bucket="large", Key="k")["Body"]
+        assert sum(len(piece) for piece in body.iter_chunks(MIB)) == 64 * MIB
+        assert most_kib() - before < 16 * 1024
+        s3.delete_object(Bucket="large", Key="k")
+        s3.delete_bucket(Bucket="large")
+
     def test_the_output_of_a_vm_is_in_the_log_that_was_asked_for(self, shared_cloud: LocalCloud) -> None:
         api, logs = shared_cloud.client(), shared_cloud.client("logs")
         image = "arn:aws:lambda:us-east-1:000000000000:microvm-image:local"
