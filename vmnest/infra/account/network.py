@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ... import deadline as deadlines
@@ -39,7 +39,10 @@ class SecurityGroup:
 
 
 class Network:
-    """Calls to EC2. What can be made twice is repeated through faults that pass."""
+    """Calls to EC2. What can be made twice is repeated through faults that pass.
+
+    Filters narrow what is answered; what is taken from it is compared once more, since it may be deleted.
+    """
 
     def __init__(self, ec2: Service, *, deadline: Deadline, clock: Clock) -> None:
         self._ec2 = ec2
@@ -53,7 +56,8 @@ class Network:
 
     def has_vpc(self, vpc_id: str) -> bool:
         """Whether there is a VPC of that id."""
-        return bool(self._pages("DescribeVpcs", "Vpcs", _filters(vpc_id=vpc_id)))
+        found = self._pages("DescribeVpcs", "Vpcs", _filters(vpc_id=vpc_id))
+        return any(vpc.get("VpcId") == vpc_id for vpc in found)
 
     def subnets(self, vpc_id: str) -> tuple[Subnet, ...]:
         """The subnets of a VPC that can be used, by zone."""
@@ -64,15 +68,17 @@ class Network:
         """Those of these subnets that exist, in any VPC."""
         if not ids:
             return ()
-        return tuple(map(_subnet, self._pages("DescribeSubnets", "Subnets", _filters(subnet_id=ids))))
+        found = map(_subnet, self._pages("DescribeSubnets", "Subnets", _filters(subnet_id=ids)))
+        return tuple(subnet for subnet in found if subnet.id in ids)
 
     def group(self, group_id: str) -> SecurityGroup | None:
         """The security group of that id, or None."""
-        return self._group(_filters(group_id=group_id))
+        return next((group for group in self._groups(_filters(group_id=group_id)) if group.id == group_id), None)
 
     def group_named(self, name: str, *, vpc_id: str) -> SecurityGroup | None:
         """The security group of that name in a VPC, or None."""
-        return self._group(_filters(group_name=name, vpc_id=vpc_id))
+        found = self._groups(_filters(group_name=name, vpc_id=vpc_id))
+        return next((group for group in found if (group.name, group.vpc_id) == (name, vpc_id)), None)
 
     def create_group(self, name: str, *, vpc_id: str, description: str, tags: Mapping[str, str]) -> SecurityGroup:
         """Make a security group, or return the one of that name: its tags tell whose it is.
@@ -111,17 +117,8 @@ class Network:
                 return
             self._clock.sleep(delay)
 
-    def _group(self, filters: Mapping[str, object]) -> SecurityGroup | None:
-        found = self._pages("DescribeSecurityGroups", "SecurityGroups", filters)
-        if not found:
-            return None
-        group = found[0]
-        return SecurityGroup(
-            id=answers.text(group, "GroupId"),
-            name=answers.text(group, "GroupName"),
-            vpc_id=answers.text(group, "VpcId"),
-            tags=answers.tags(group.get("Tags")),
-        )
+    def _groups(self, filters: Mapping[str, object]) -> Iterator[SecurityGroup]:
+        return map(_group, self._pages("DescribeSecurityGroups", "SecurityGroups", filters))
 
     def _pages(self, operation: str, items: str, params: Mapping[str, object]) -> list[answers.Answer]:
         def read() -> list[answers.Answer]:
@@ -158,4 +155,13 @@ def _subnet(found: answers.Answer) -> Subnet:
         zone=str(found.get("AvailabilityZone") or ""),
         name=answers.tags(found.get("Tags")).get("Name"),
         is_public=found.get("MapPublicIpOnLaunch") is True,
+    )
+
+
+def _group(found: answers.Answer) -> SecurityGroup:
+    return SecurityGroup(
+        id=answers.text(found, "GroupId"),
+        name=answers.text(found, "GroupName"),
+        vpc_id=answers.text(found, "VpcId"),
+        tags=answers.tags(found.get("Tags")),
     )

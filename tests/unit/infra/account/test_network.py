@@ -77,3 +77,26 @@ def test_a_group_that_stays_in_use_is_given_up(memory: MemoryAccount, network: N
     with pytest.raises(errors.ValidationError, match="dependent object"):
         network.delete_group(group)
     assert 600 < fake_clock.monotonic() <= 1200
+
+
+class Careless:
+    """An EC2 that knows nothing of the filters it is given, as some emulators do."""
+
+    def __init__(self, memory: MemoryAccount) -> None:
+        self._ec2 = memory.ec2
+
+    def pages(self, operation: str, params: Any, *, deadline: Deadline, items: str) -> Any:
+        return self._ec2.pages(operation, {**params, "Filters": []}, deadline=deadline, items=items)
+
+
+def test_only_what_was_asked_for_is_taken_from_an_answer(memory: MemoryAccount, fake_clock: FakeClock) -> None:
+    memory.ec2.add_vpc("vpc-2")
+    memory.ec2.add_group("default")
+    group = memory.ec2.add_group("g", vpc_id="vpc-2")
+    careless: Any = Careless(memory)
+    network = Network(careless, deadline=Deadline(3600, clock=fake_clock), clock=fake_clock)
+    assert network.group(group) == network.group_named("g", vpc_id="vpc-2") == SecurityGroup(group, "g", "vpc-2")
+    assert network.group("sg-999") is None
+    assert network.group_named("g", vpc_id="vpc-1") is None
+    assert not network.has_vpc("vpc-3")
+    assert [subnet.id for subnet in network.subnets_by_id(["subnet-2", "subnet-9"])] == ["subnet-2"]
