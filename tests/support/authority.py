@@ -31,6 +31,12 @@ class Authority:
 
     def context(self, *hosts: str, is_expired: bool = False) -> ssl.SSLContext:
         """A server's context with a certificate for these names and addresses."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.issue(*hosts, is_expired=is_expired))
+        return context
+
+    def issue(self, *hosts: str, is_expired: bool = False) -> Path:
+        """A file with a key, and the certificate of it for these names and addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.timezone.utc)
         end = now - DAY if is_expired else now + DAY
@@ -43,9 +49,7 @@ class Authority:
         )
         path = self.folder / f"{'-'.join(hosts).replace(':', '_')}{is_expired}.pem"
         path.write_bytes(_pem_of_key(key) + certificate.public_bytes(serialization.Encoding.PEM))
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(path)
-        return context
+        return path
 
 
 def build_authority(folder: Path) -> Authority:

@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / ".tools"
 UPSTREAM_PYTHON = TOOLS / "upstream" / "bin" / "python"
 AWS_CLI = TOOLS / "awscli" / "bin" / "aws"
+MINISTACK_PYTHON = TOOLS / "ministack" / "bin" / "python"
 
 
 def find_python(version: str) -> str | None:

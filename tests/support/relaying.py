@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import ssl
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
@@ -46,10 +47,14 @@ class Answer:
 Relay = Callable[[Asked], Answer]
 
 
-def send(url: str, asked: Asked) -> Answer:
+def send(url: str, asked: Asked, *, context: ssl.SSLContext | None = None) -> Answer:
     """Ask this of another server, in just these words, so that signatures stay good."""
     place = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
+    host = place.hostname or ""
+    if context is None:
+        connection = http.client.HTTPConnection(host, place.port, timeout=60)
+    else:
+        connection = http.client.HTTPSConnection(host, place.port, timeout=60, context=context)
     try:
         connection.putrequest(asked.method, asked.target, skip_host=True, skip_accept_encoding=True)
         for name, value in asked.headers:
@@ -64,13 +69,15 @@ def send(url: str, asked: Asked) -> Answer:
 
 
 @contextmanager
-def relaying(relay: Relay) -> Iterator[str]:
-    """The URL at which ``relay`` answers, until the block ends."""
+def relaying(relay: Relay, *, context: ssl.SSLContext | None = None) -> Iterator[str]:
+    """The URL at which ``relay`` answers, until the block ends; with a context, by TLS."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(relay))
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"{'http' if context is None else 'https'}://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()
