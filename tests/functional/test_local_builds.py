@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +15,11 @@ from typing import Any
 import pytest
 
 from tests.support.artifacts import guest_files, make_zip
+from tests.support.cells import Host, make_host
 from tests.support.cloud import LocalCloud, open_cloud
 from vmnest import Sandbox
 from vmnest.local import build_layers
+from vmnest.local.drivers import removal
 
 WAIT_SECONDS = 120
 HOOKS = {
@@ -140,6 +144,69 @@ def test_an_image_of_any_program_runs_without_hooks(cloud: LocalCloud) -> None:
         assert now["state"] == "RUNNING"
     finally:
         service.terminate_microvm(microvmIdentifier=started["microvmId"])
+
+
+# Builds the image whose zip is standard input, twice, and shows what a VM of it finds.
+PROGRAM = """
+import io, json, os, sys, threading
+from vmnest.local import build_cells, builder
+from vmnest.local.drivers import select
+folder = sys.argv[1]
+driver = select(folder=folder, minimum="namespace", visible=(), environ={})
+said, one = [], builder.Builder(driver, folder)
+spec = builder.BuildSpec("demo", "arn:demo", "1.0", {}, json.loads(sys.argv[2]), 512, ())
+artifact = sys.stdin.buffer.read()
+try:
+    built = [one.build(io.BytesIO(artifact), spec=spec, log=said.append) for _ in range(2)][1]
+    layers = tuple(os.path.join(folder, "layers", name) for name in built.layers)
+    step = build_cells.Step(("/bin/sh", "-c", sys.argv[3]), layers, environment=built.config.environment)
+    shown = []
+    build_cells.Cells(driver, folder, disk_bytes=1 << 28).run(step, log=shown.append)
+    print(json.dumps({"shown": shown, "log": said}))
+except builder.BuildFailed as failed:
+    print(json.dumps({"failed": failed.reason, "log": said}))
+one.close()
+driver.close()
+"""
+CHANGES = """\
+FROM x
+RUN rm -r /usr/share/doc && mkdir /usr/share/doc && echo 'echo of us' > /usr/bin/ours && chmod 755 /usr/bin/ours
+RUN rm /etc/hostname; echo ours > /etc/ours
+COPY agentd /opt/agentd/agentd
+ENV PYTHONPATH=/opt/agentd
+CMD ["python3", "-m", "agentd.serve"]
+"""
+
+
+@pytest.fixture(params=["this user", "plain user"])
+def host(request: pytest.FixtureRequest) -> Iterator[Host]:
+    yield from make_host(request.param)
+
+
+@pytest.fixture
+def state(host: Host) -> Iterator[str]:
+    """A state folder of the host's user, in memory where that is possible: its skeleton has many directories."""
+    fast = "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else str(host.folder)
+    folder = tempfile.mkdtemp(prefix="vmnest-host-", dir=fast)
+    if host.uid is not None:
+        os.chown(folder, host.uid, host.uid)
+    yield folder
+    removal.remove_tree(folder)
+
+
+def test_images_can_change_what_is_the_hosts_for_root_and_for_a_plain_user(host: Host, state: str) -> None:
+    artifact = make_zip({**guest_files(), "Dockerfile": CHANGES}).getvalue()
+    script = "ours; ls /usr/share/doc | wc -l; test -e /etc/hostname || echo gone; cat /etc/ours; ls /opt/agentd"
+    done = subprocess.run(
+        [host.python, "-c", PROGRAM, state, json.dumps(HOOKS), script],
+        input=artifact, env={"PYTHONPATH": str(host.package), "PATH": "/usr/bin:/bin"}, cwd="/",
+        user=host.uid, group=host.uid, extra_groups=None if host.uid is None else [],
+        capture_output=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    report = json.loads(done.stdout)
+    assert report.get("shown") == ["of us", "0", "gone", "ours", "agentd"], report
+    assert report["log"].count("  (made before)") == 3
 
 
 def test_layers_are_made_once_and_nothing_else_is_left(cloud: LocalCloud) -> None:
