@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -19,6 +20,8 @@ MEMORY_MIB = 4096
 STEP_SECONDS = 3600.0
 _LOOK_SECONDS = 0.2
 _MAX_LINE_BYTES = 65536
+MAX_OUTPUT_BYTES = 1 << 20
+LAST_LINES = 100
 
 Log = Callable[[str], None]
 
@@ -130,16 +133,19 @@ class Cell:
 
     def follow(self, log: Log) -> None:
         """Tell what the command prints, line by line, until it ends."""
+        teller = Teller(log)
         with open(self._console, "rb") as reader:
-            rest = b""
             while not self._over.wait(_LOOK_SECONDS):
-                rest = _tell_lines(rest + _read(reader), log)
-            _tell_lines(rest + _read(reader) + b"\n", log)
+                teller.take(_read(reader))
+            teller.take(_read(reader))
+        teller.end()
 
     def tell(self, log: Log) -> None:
         """Tell what the command has printed so far."""
+        teller = Teller(log)
         with open(self._console, "rb") as reader:
-            _tell_lines(_read(reader) + b"\n", log)
+            teller.take(_read(reader))
+        teller.end()
 
 
 def _read(reader: BinaryIO) -> bytes:
@@ -149,12 +155,38 @@ def _read(reader: BinaryIO) -> bytes:
     return reader.read()
 
 
-def _tell_lines(data: bytes, log: Log) -> bytes:
-    """Tell whole lines; what is left is the beginning of the next one."""
-    *lines, rest = data.split(b"\n")
-    if len(rest) > _MAX_LINE_BYTES:
-        lines, rest = [*lines, rest], b""
-    for line in filter(None, lines):
-        # What a program writes over itself, as progress bars do: its last state counts.
-        log(line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace"))
-    return rest
+class Teller:
+    """Tells output line by line: all of it up to a bound, and then only its end, since a log is kept."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._rest = b""
+        self._left = MAX_OUTPUT_BYTES
+        self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self._dropped = 0
+
+    def take(self, data: bytes) -> None:
+        """Tell the lines that have become whole."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _MAX_LINE_BYTES:
+            lines, self._rest = [*lines, self._rest], b""
+        for line in filter(None, lines):
+            # What a program writes over itself, as progress bars do: its last state counts.
+            last = line.rstrip(b"\r").rpartition(b"\r")[2]
+            self._tell(last[:_MAX_LINE_BYTES].decode("utf-8", "replace"))
+
+    def end(self) -> None:
+        """Tell what is left."""
+        self.take(b"\n")
+        if self._dropped > len(self._last):
+            self._log(f"[vmnest: {self._dropped - len(self._last)} lines dropped]")
+        for line in self._last:
+            self._log(line)
+
+    def _tell(self, line: str) -> None:
+        self._left -= len(line) + 1
+        if self._left >= 0:
+            self._log(line)
+        else:
+            self._dropped += 1
+            self._last.append(line)

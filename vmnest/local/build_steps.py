@@ -11,6 +11,7 @@ import importlib.resources
 import json
 import os
 import socket
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -165,13 +166,16 @@ class Site:
         patterns = [os.path.join("/", pattern) for pattern in action.sources]
         gathered = self._work_inside(Stack(source.key, source.names), action, {"do": "gather", "patterns": patterns})
         layer = self.layers.path(gathered.names[0])
-        top = layer + f"/{mounts.ROOT_LAYER}{build_inside.ROOT}"
-        sources = [
-            (name, f"{number}/{name}")
-            for number in range(len(patterns))
-            for name in sorted(os.listdir(os.path.join(top, str(number))))
-        ]
-        _check_target(action, sources, lambda place: os.path.isdir(os.path.join(top, place)))
+        try:
+            found = {
+                f"{number}/{name}": is_folder
+                for number in range(len(patterns))
+                for name, is_folder in list_gathered(layer, str(number))
+            }
+        except OSError as error:
+            raise StepFailedError(action.line, f"what was gathered cannot be read: {error.strerror}") from error
+        sources = [(os.path.basename(place), place) for place in found]
+        _check_target(action, sources, found.__getitem__)
         return sources, gathered.key, layer
 
     def _work_inside(
@@ -246,6 +250,25 @@ def _check_target(action: Copy, sources: Sequence[tuple[str, str]], is_folder: C
     several = len(sources) > 1 and not action.is_folder
     if several and not all(is_folder(place) for _, place in sources):
         raise DockerfileError(action.line, f"several sources need a directory as target: end {action.target} with a /")
+
+
+def list_gathered(layer: str, number: str) -> list[tuple[str, bool]]:
+    """Names of what was gathered, and whether each is a directory.
+
+    What is in a layer was written in a sandbox: no link in it is followed, or it would lead to the host.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    folder = os.open(layer, flags)
+    try:
+        for part in (mounts.ROOT_LAYER, *build_inside.ROOT.strip("/").split("/"), number):
+            above, folder = folder, os.open(part, flags, dir_fd=folder)
+            os.close(above)
+        return [
+            (name, stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode))
+            for name in sorted(os.listdir(folder))
+        ]
+    finally:
+        os.close(folder)
 
 
 def tell_end(ended: interface.Ended, step: Step) -> str:

@@ -57,11 +57,34 @@ def test_a_command_is_ended_with_its_block(cells: build_cells.Cells) -> None:
     assert cell.machine.ended == Ended(None, 9, "stopped")
 
 
-def test_very_long_lines_and_much_output_are_bounded(cells: build_cells.Cells) -> None:
+def test_of_much_output_the_beginning_and_the_end_are_told() -> None:
     said: list[str] = []
-    cells.run(shell("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end"), log=said.append)
+    teller = build_cells.Teller(said.append)
+    for first in range(1, 400_001, 1000):
+        teller.take("".join(f"{number}\n" for number in range(first, first + 1000)).encode())
+    teller.end()
+    assert said[:3] == ["1", "2", "3"]
+    assert said[-build_cells.LAST_LINES :] == [str(number) for number in range(399_901, 400_001)]
+    assert said[-build_cells.LAST_LINES - 1].startswith("[vmnest: ")
+    assert sum(len(line) + 1 for line in said) < build_cells.MAX_OUTPUT_BYTES + 1000
+
+
+def test_output_is_whole_wherever_it_is_cut() -> None:
+    text = "eins\nzwei ä\r\ndrei".encode()
+    for cut in range(len(text)):
+        said: list[str] = []
+        teller = build_cells.Teller(said.append)
+        teller.take(text[:cut])
+        teller.take(text[cut:])
+        teller.end()
+        assert said == ["eins", "zwei ä", "drei"]
+
+
+def test_a_line_without_end_is_cut(cells: build_cells.Cells) -> None:
+    said: list[str] = []
+    cells.run(shell("head -c 300000 /dev/zero | tr '\\0' x; echo; echo end"), log=said.append)
     assert said[-1] == "end"
-    assert sum(map(len, said)) <= 4_000_000
+    assert max(map(len, said)) <= 65536
 
 
 def test_what_does_not_start_is_told(cells: build_cells.Cells, tmp_path: Path) -> None:

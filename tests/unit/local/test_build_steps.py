@@ -202,3 +202,28 @@ def test_the_context_is_laid_where_sandboxes_can_read_it(tmp_path: Path) -> None
     place = build_steps.lay_context(str(tmp_path / "layer"), owner=None)
     assert place == str(tmp_path / "layer" / "%root" / ".sandbox" / "context")
     assert {os.stat(path).st_mode & 0o777 for path, _, _ in os.walk(tmp_path / "layer")} == {0o755}
+
+
+def test_no_link_of_a_sandbox_leads_to_the_host(tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    inside = tmp_path / "layer" / "%root" / ".sandbox" / "context"
+    inside.mkdir(parents=True)
+    (inside / "0").mkdir()
+    (inside / "0" / "link").symlink_to(tmp_path / "secret")
+    (inside / "0" / "folder").mkdir()
+    (inside / "1").symlink_to(tmp_path)
+    assert build_steps.list_gathered(str(tmp_path / "layer"), "0") == [("folder", True), ("link", False)]
+    with pytest.raises(OSError):
+        build_steps.list_gathered(str(tmp_path / "layer"), "1")
+
+
+def test_a_stage_that_tampers_with_our_program_shows_nothing_of_the_host(builds: Builds) -> None:
+    text = """\
+FROM x AS evil
+RUN rm /.sandbox/bin/python && printf '#!/bin/sh\\nln -s / /.sandbox/context\\n' > /.sandbox/bin/python \\
+    && chmod 755 /.sandbox/bin/python
+FROM y
+COPY --from=evil /x /y
+"""
+    reason = builds.fail(text + END).reason
+    assert reason == "The container image build failed. Line 5: what was gathered cannot be read: Not a directory."
