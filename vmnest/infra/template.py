@@ -18,7 +18,7 @@ stack: dev                      # project/stack is the name of all this; "-s NAM
 region: {region}
 
 image:
-  name: agent-sandbox-guest
+  name: agent-sandbox-guest     # each stack of an account needs one of its own
   guest_dir: ./guest            # a folder with a Dockerfile; none there: the guest that comes with vmnest
   base_image_arn: ""            # empty: the newest managed image of AWS
   base_image_version: ""        # empty: its newest version
@@ -30,7 +30,7 @@ image:
 
 role:
   arn: ""                       # empty: a role is made
-  name: agent-sandbox-exec
+  name: agent-sandbox-exec      # each stack of an account needs one of its own
   extra_policy_arns: []         # managed policies for what code in a sandbox may do
 
 bucket:
