@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import pytest
 
 from tests.support.artifacts import guest_files, make_zip
 from tests.support.cells import Host, make_host
-from tests.support.cloud import LocalCloud, open_cloud
-from vmnest import Sandbox
+from tests.support.cloud import LocalCloud, end_daemon, open_cloud, start_daemon
+from vmnest import Sandbox, rendezvous
 from vmnest.local import build_layers
 from vmnest.local.drivers import removal
 
@@ -48,9 +49,14 @@ CMD ["python", "-m", "agentd.serve"]
 @pytest.fixture(scope="module")
 def cloud() -> Iterator[LocalCloud]:
     with open_cloud() as one:
-        one.client("s3").create_bucket(Bucket="artifacts")
-        one.client("iam").create_role(RoleName="build", AssumeRolePolicyDocument=json.dumps(TRUST))
+        prepare(one)
         yield one
+
+
+def prepare(cloud: LocalCloud) -> None:
+    """What a build needs of the account."""
+    cloud.client("s3").create_bucket(Bucket="artifacts")
+    cloud.client("iam").create_role(RoleName="build", AssumeRolePolicyDocument=json.dumps(TRUST))
 
 
 TRUST = {
@@ -61,17 +67,23 @@ TRUST = {
 }
 
 
-def build(cloud: LocalCloud, name: str, members: Any, **more: Any) -> dict[str, Any]:
-    """Make an image; its first version once its build has ended."""
+def begin(cloud: LocalCloud, name: str, members: Any, **more: Any) -> dict[str, Any]:
+    """Begin to make an image."""
     cloud.client("s3").put_object(Bucket="artifacts", Key=f"{name}.zip", Body=make_zip(members).getvalue())
-    service = cloud.client()
-    made = service.create_microvm_image(
+    made: dict[str, Any] = cloud.client().create_microvm_image(
         name=name,
         baseImageArn="arn:aws:lambda:us-east-1:aws:microvm-image:al2023-1",
         buildRoleArn="arn:aws:iam::000000000000:role/build",
         codeArtifact={"uri": f"s3://artifacts/{name}.zip"},
         **more,
     )
+    return made
+
+
+def build(cloud: LocalCloud, name: str, members: Any, **more: Any) -> dict[str, Any]:
+    """Make an image; its first version once its build has ended."""
+    made = begin(cloud, name, members, **more)
+    service = cloud.client()
     end = time.monotonic() + WAIT_SECONDS
     while True:
         version: dict[str, Any] = service.get_microvm_image_version(
@@ -218,3 +230,34 @@ def test_layers_are_made_once_and_nothing_else_is_left(cloud: LocalCloud) -> Non
     assert set(os.listdir(folder / build_layers.FOLDER)) == made
     assert not os.listdir(folder / "builds")
     assert not [name for name in os.listdir(folder / "vms") if name.startswith("build-")]
+
+
+def test_a_build_whose_daemon_is_killed_has_failed_and_nothing_of_it_is_left() -> None:
+    with contextlib.ExitStack() as stack:
+        cloud = stack.enter_context(open_cloud())
+        prepare(cloud)
+        dockerfile = "FROM x\nRUN echo here > /work/here && sleep 1017\nCMD true\n"
+        made = begin(cloud, "long", {"Dockerfile": dockerfile})
+        wait_for(lambda: is_running("sleep 1017"))
+        cloud.process.kill()
+        cloud.process.wait()
+        process, line = start_daemon(cloud.folder)
+        stack.callback(end_daemon, process, cloud.folder)
+        again = LocalCloud(cloud.folder, daemon=rendezvous.parse_ready(line), process=process)
+        version = again.client().get_microvm_image_version(imageIdentifier=made["imageArn"], imageVersion="1.0")
+        assert version["state"] == "FAILED"
+        wait_for(lambda: not is_running("sleep 1017"))
+        assert not os.listdir(Path(cloud.folder, "builds"))
+        assert not os.listdir(Path(cloud.folder, "vms"))
+        assert not os.listdir(Path(cloud.folder, build_layers.FOLDER))
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_running(command: str) -> bool:
+    return subprocess.run(["pgrep", "-fx", command], capture_output=True, check=False).returncode == 0

@@ -17,7 +17,7 @@ from .drivers import interface
 from .drivers.machine import CONSOLE_NAME
 
 MEMORY_MIB = 4096
-STEP_SECONDS = 3600.0
+STEP_SECONDS = 7500.0  # more than two hooks may take, an hour each
 _LOOK_SECONDS = 0.2
 _MAX_LINE_BYTES = 65536
 MAX_OUTPUT_BYTES = 1 << 20
