@@ -42,10 +42,10 @@ def main(argument: str, *, root: str = ROOT) -> int:
         else:
             gather(request["patterns"], root)
     except RefusedError as error:
-        print(error)  # noqa: T201 - the log of the build
+        sys.stdout.write(f"{error}\n")  # the log of the build
         return 1
     except (OSError, tarfile.TarError) as error:
-        print(f"{getattr(error, 'filename', None) or ''}: {getattr(error, 'strerror', None) or error}")  # noqa: T201
+        sys.stdout.write(f"{getattr(error, 'filename', None) or ''}: {getattr(error, 'strerror', None) or error}\n")
         return 1
     return 0
 
