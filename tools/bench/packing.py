@@ -57,12 +57,12 @@ def measure(*, ours: Path, theirs: Path, folder: Path, rounds: int) -> Iterator[
         for side, program, made in zip((ours, theirs), (OURS, THEIRS), zips, strict=True)
     ]
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
-    times = processes.time_in_turn(commands, environ=environ, rounds=rounds)
-    yield Figure("zip of 200 MB", "ms", *times, goal=0.45)
-    sizes = [[made.stat().st_size / MB] for made in zips]
-    yield Figure("zip of 200 MB: its size", "MB", *sizes, goal=1.0)
-    peaks = [[processes.watch_peak_mib(command, environ=environ)] for command in commands]
-    yield Figure("zip of 200 MB: peak", "MiB", *peaks, goal=0.7)
+    mine, other = processes.time_in_turn(commands, environ=environ, rounds=rounds)
+    yield Figure("zip of 200 MB", "ms", mine, other, goal=0.45)
+    mine, other = ([made.stat().st_size / MB] for made in zips)
+    yield Figure("zip of 200 MB: its size", "MB", mine, other, goal=1.0)
+    mine, other = ([processes.watch_peak_mib(command, environ=environ)] for command in commands)
+    yield Figure("zip of 200 MB: peak", "MiB", mine, other, goal=0.7)
 
 
 def make_tree(root: Path) -> None:
