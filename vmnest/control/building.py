@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterator
 from .. import deadline as deadlines
 from .. import errors
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
+from . import outages
 from .images import Build, Draft, Images, ImageVersion
 
-FIRST_DELAY_SECONDS = 0.2
-LAST_DELAY_SECONDS = 5.0
-_OUTAGE_SECONDS = 60.0  # a build takes minutes: what fails meanwhile, and may pass, is outlasted this long
 _IN_CHANGE = frozenset({"CREATING", "UPDATING"})
 _FAILED = "FAILED"
 _SUCCESSFUL = "SUCCESSFUL"
@@ -62,13 +60,17 @@ def wait(
     version: ImageVersion | None = None
     told = ""
     for _ in _looks(draft, "built", deadline=deadline, clock=clock):
-        version = _look_at_version(images, draft, deadline=deadline, clock=clock)
+        version = outages.outlast(
+            lambda: images.version(draft.image_arn, draft.image_version, deadline=deadline),
+            deadline=deadline,
+            clock=clock,
+        )
         if on_change is not None and version.state != told:
             told = version.state
             on_change(told)
         if version.state == _FAILED:
             raise failure(images, draft, version, deadline=deadline)
-        if version.state == _SUCCESSFUL and images.get(draft.image_arn, deadline=deadline).state not in _IN_CHANGE:
+        if version.state == _SUCCESSFUL and not _is_in_change(images, draft.image_arn, deadline=deadline, clock=clock):
             return version
     raise AssertionError("the schedule of looks has no end")
 
@@ -106,7 +108,7 @@ def wait_deleted(images: Images, image_arn: str, *, deadline: Deadline, clock: C
     """
     for _ in _looks(Draft(image_arn, "", ""), "deleted", deadline=deadline, clock=clock):
         try:
-            state = images.get(image_arn, deadline=deadline).state
+            state = _state(images, image_arn, deadline=deadline, clock=clock)
         except errors.ImageNotFoundError:
             return
         if state == "DELETED":
@@ -123,28 +125,21 @@ def wait_deleted(images: Images, image_arn: str, *, deadline: Deadline, clock: C
 def wait_settled(images: Images, image_arn: str, *, deadline: Deadline, clock: Clock = SYSTEM_CLOCK) -> None:
     """Wait until no version of an image is being built or deleted, so that it takes the next change."""
     for _ in _looks(Draft(image_arn, "", ""), "settled", deadline=deadline, clock=clock):
-        if images.get(image_arn, deadline=deadline).state not in _IN_CHANGE:
+        if not _is_in_change(images, image_arn, deadline=deadline, clock=clock):
             return
 
 
-def _look_at_version(images: Images, draft: Draft, *, deadline: Deadline, clock: Clock) -> ImageVersion:
-    """The version, through an outage of the service that passes."""
-    began = clock.monotonic()
-    for delay in deadlines.backoff(first=FIRST_DELAY_SECONDS, last=LAST_DELAY_SECONDS):
-        try:
-            return images.version(draft.image_arn, draft.image_version, deadline=deadline)
-        except errors.VmnestError as error:
-            left = deadline.remaining()
-            is_over = clock.monotonic() - began > _OUTAGE_SECONDS or (left is not None and delay >= left)
-            if not error.retryable or is_over:
-                raise
-        clock.sleep(delay)
-    raise AssertionError("the schedule of delays has no end")
+def _is_in_change(images: Images, image_arn: str, *, deadline: Deadline, clock: Clock) -> bool:
+    return _state(images, image_arn, deadline=deadline, clock=clock) in _IN_CHANGE
+
+
+def _state(images: Images, image_arn: str, *, deadline: Deadline, clock: Clock) -> str:
+    return outages.outlast(lambda: images.get(image_arn, deadline=deadline), deadline=deadline, clock=clock).state
 
 
 def _looks(draft: Draft, goal: str, *, deadline: Deadline, clock: Clock) -> Iterator[None]:
     """The moments at which to look."""
-    for delay in deadlines.backoff(first=FIRST_DELAY_SECONDS, last=LAST_DELAY_SECONDS):
+    for delay in deadlines.backoff(first=outages.FIRST_DELAY_SECONDS, last=outages.LAST_DELAY_SECONDS):
         yield
         left = deadline.remaining()
         if left is not None and delay >= left:

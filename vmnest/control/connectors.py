@@ -9,10 +9,8 @@ from .. import deadline as deadlines
 from .. import errors
 from ..aws.service import Service
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
-from . import answers
+from . import answers, outages
 
-FIRST_DELAY_SECONDS = 0.2
-LAST_DELAY_SECONDS = 5.0  # a connector takes some four minutes, up to ten
 PENDING = "PENDING"
 ACTIVE = "ACTIVE"
 IPV4 = "IPv4"
@@ -150,7 +148,7 @@ class Connectors:
         """
         told = ""
         for _ in self._looks(identifier, ACTIVE, deadline):
-            connector = self.get(identifier, deadline=deadline)
+            connector = self._look(identifier, deadline)
             if on_change is not None and connector.state != told:
                 told = connector.state
                 on_change(told)
@@ -171,7 +169,7 @@ class Connectors:
         """
         for _ in self._looks(identifier, "deleted", deadline):
             try:
-                connector = self.get(identifier, deadline=deadline)
+                connector = self._look(identifier, deadline)
             except errors.ResourceNotFoundError:
                 return
             if connector.state == "DELETE_FAILED":
@@ -180,8 +178,11 @@ class Connectors:
     def _call(self, operation: str, params: Mapping[str, object], deadline: Deadline) -> Connector:
         return Connector.from_wire(self._service.call(operation, params, deadline=deadline), operation=operation)
 
+    def _look(self, identifier: str, deadline: Deadline) -> Connector:
+        return outages.outlast(lambda: self.get(identifier, deadline=deadline), deadline=deadline, clock=self._clock)
+
     def _looks(self, identifier: str, goal: str, deadline: Deadline) -> Iterator[None]:
-        for delay in deadlines.backoff(first=FIRST_DELAY_SECONDS, last=LAST_DELAY_SECONDS):
+        for delay in deadlines.backoff(first=outages.FIRST_DELAY_SECONDS, last=outages.LAST_DELAY_SECONDS):
             yield
             left = deadline.remaining()
             if left is not None and delay >= left:

@@ -146,6 +146,12 @@ def test_an_update_that_goes_on_is_waited_for(make):
     assert made.connectors.wait_active("nc-1", deadline=made.deadline()).last_update_status == "Successful"
 
 
+def test_a_fault_of_the_service_is_outlasted(make):
+    fault = json_answer(500, {"Message": "oops"}, headers={"x-amzn-errortype": "ServiceException"})
+    made = make(connector("PENDING"), *[fault] * 7, connector())
+    assert made.connectors.wait_active("nc-1", deadline=made.deadline()).state == "ACTIVE"
+
+
 @pytest.mark.parametrize(
     ("members", "reason"),
     [
