@@ -192,3 +192,29 @@ def test_a_start_failed_is_an_error_of_the_local_cloud() -> None:
     failure = namespace.StartFailedError("x", step="proc", number=1)
     assert isinstance(failure, errors.LocalCloudError)
     assert failure.details == {"step": "proc", "errno": 1}
+
+
+@pytest.mark.parametrize("writable", ["memory", "bind"])
+def test_images_are_refused_where_nothing_can_be_kept(room: Room, writable: str) -> None:
+    driver = namespace.NamespaceDriver(replace(room.cell, writable=writable))
+    try:
+        assert "AGENT_SANDBOX_LOCAL_DIR" in driver.obstacle_to_images
+        for changes in ({"image_layers": ("/x",)}, {"keep_layer_at": "/x"}):
+            launch = room.launch("/bin/true", **changes)
+            with pytest.raises(errors.LocalCloudError, match="Images do not work here"):
+                driver.start(launch, on_end=room.end)
+            assert os.listdir(launch.folder) == []
+    finally:
+        driver.close()
+
+
+def test_what_images_lie_on_has_a_name_that_stays(room: Room) -> None:
+    assert room.driver.image_base() == room.driver.image_base()
+    assert room.driver.image_environment()["HOME"] == "/work"
+    assert room.driver.owner == room.cell.uid
+
+
+def test_a_directory_to_start_in_must_be_there(room: Room) -> None:
+    with pytest.raises(namespace.StartFailedError) as caught:
+        room.start("/bin/true", workdir="/no/such")
+    assert caught.value.step == "exec"
