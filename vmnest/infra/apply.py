@@ -6,6 +6,7 @@ So the process may end anywhere: the next ``up`` finds what was made by its reco
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import BinaryIO
 
@@ -89,6 +90,7 @@ class _Performance:
         resource = table.slot(step.resource).apply(step, self.work)
         if step.is_change:
             self.work.fresh.add(step.resource)
+            self._step = dataclasses.replace(step, id=step.id or resource.id)
         self._record(recording.put(self.work.state, step.resource, resource))
 
     def _remove(self, step: Step) -> None:

@@ -137,6 +137,14 @@ def test_each_step_tells_when_it_begins_and_when_it_is_done(bench: Bench) -> Non
     assert {event.stack_key for event in bench.events} == {"demo/dev"}
 
 
+def test_what_was_made_is_told_by_the_id_that_it_got(tmp_path: Path) -> None:
+    bench = make(tmp_path)
+    made = bench.up().resources
+    told = {event.resource: event.step.id for event in bench.events if event.phase == DONE and event.step is not None}
+    assert told["security_group"] == made["security_group"].id
+    assert told["network_connector"] == made["network_connector"].id
+
+
 def test_with_nothing_to_do_nothing_is_told_and_nothing_is_changed(bench: Bench) -> None:
     bench.up()
     before = bench.account.changes
