@@ -47,7 +47,8 @@ def check_owner(found: Bucket, *, inputs: Inputs) -> None:
     if found.is_foreign:
         raise errors.InfrastructureError(
             f"the bucket {found.name} belongs to another account, or may not be looked at",
-            hint=f"Set {_KEY} in {inputs.stack.source} to a bucket that may be used.",
+            hint="Allow s3:ListBucket on it to this identity if it is yours; "
+            f"else set {_KEY} in {inputs.stack.source} to another.",
         )
     facts = inputs.facts
     derived = naming.bucket(inputs.stack, account_id=facts.account_id, region=facts.region)

@@ -98,7 +98,9 @@ def test_a_name_that_another_account_has_is_an_error_that_says_what_to_do(bench:
     bench.account.s3.foreign.add(name(bench))
     with pytest.raises(errors.InfrastructureError, match="belongs to another account") as caught:
         bench.preview()
-    assert caught.value.hint == "Set bucket.name in sandbox.yaml to a bucket that may be used."
+    assert caught.value.hint == (
+        "Allow s3:ListBucket on it to this identity if it is yours; else set bucket.name in sandbox.yaml to another."
+    )
 
 
 def test_one_with_somebodys_tags_is_left_alone(bench: Bench) -> None:
