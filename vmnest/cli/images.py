@@ -181,8 +181,10 @@ class _Shown:
     def on_upload(self, done: int, total: int) -> None:
         """How much is uploaded, in steps that are worth telling."""
         if done >= total or done - self._told >= _STEP_BYTES:
+            from .meter import render_size
+
             self._told = done
-            self._tell("progress", f"uploaded {done / 2**20:.1f} of {total / 2**20:.1f} MiB")
+            self._tell("progress", f"uploaded {render_size(done)} of {render_size(total)}")
 
     def on_state(self, text: str) -> None:
         """How far the build is."""
