@@ -23,6 +23,8 @@ MAX_NAME_BYTES = 4096
 _MAX_LINK_BYTES = 4095
 _CHUNK_BYTES = 1 << 18
 _UNIX = 3
+# The others are unpacked in pieces of whatever size they like: one of a few bytes can be gigabytes.
+_METHODS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 
 FILE, FOLDER, LINK = "file", "folder", "link"
 
@@ -95,6 +97,8 @@ class _Unpacker:
             path = _check_name(member.filename)
             if path in links or self._entries.get(path, _ANY_FOLDER).kind != FOLDER:
                 raise ArtifactError(f"{member.filename!r} stands there twice")
+            if member.compress_type not in _METHODS:
+                raise ArtifactError(f"{member.filename!r} is compressed in a way that is not known here")
             kind = _kind(member)
             if kind == LINK:
                 links[path] = member
@@ -143,9 +147,13 @@ class _Unpacker:
         self._entries[path] = Entry(FILE, mode, digest.hexdigest())
 
     def _make_link(self, path: str, member: zipfile.ZipInfo) -> None:
-        if path in self._entries:
+        if path == "" or path in self._entries:
             raise ArtifactError(f"{member.filename!r} is a link and a directory")
-        text = b"".join(self._read(member))
+        text = b""
+        for chunk in self._read(member):  # of which there may be any number
+            text += chunk
+            if len(text) > _MAX_LINK_BYTES:
+                break
         if not text or len(text) > _MAX_LINK_BYTES or b"\0" in text:
             raise ArtifactError(f"the link {member.filename!r} has no usable target")
         os.symlink(text, os.fsencode(self._place(path)))

@@ -12,6 +12,8 @@ from .build_artifact import FOLDER, LINK, Entry
 
 _MAX_LINKS = 40
 _WILD = re.compile(r"[*?\[]")
+_MAX_PATTERN = 4096  # no name is longer
+_MAX_SOURCES = 200_000
 
 
 class ContextError(Exception):
@@ -39,6 +41,8 @@ class Context:
             chosen = self._glob(path) if _WILD.search(path) else [path]
             if not chosen:
                 raise ContextError(f"nothing in the build directory matches {pattern!r}")
+            if len(found) + len(chosen) > _MAX_SOURCES:
+                raise ContextError(f"there are more than {_MAX_SOURCES} sources")
             found += [(name, self._follow(name, pattern)) for name in chosen]
         return found
 
@@ -114,16 +118,19 @@ def _normalize(pattern: str) -> str:
 
 def _translate(part: str) -> re.Pattern[str]:
     """A part of a path with ``*``, ``?``, ``[a-z]``, ``[^a-z]`` and ``\\`` before what is to mean itself."""
-    result, index = "", 0
+    pieces, result, index = [""], "", 0
+    if len(part) > _MAX_PATTERN:
+        raise ContextError("a pattern is longer than any name")
     while index < len(part):
         char = part[index]
         index += 1
+        result = ""
         if char == "*":
-            result += ".*"
+            pieces += [] if pieces[1:] and not pieces[-1] else [""]
         elif char == "?":
-            result += "."
+            result = "."
         elif char == "\\" and index < len(part):
-            result += re.escape(part[index])
+            result = re.escape(part[index])
             index += 1
         elif char == "[":
             end = part.find("]", index + 1)
@@ -131,14 +138,27 @@ def _translate(part: str) -> re.Pattern[str]:
                 raise ContextError(f"the bracket in {part!r} is not closed")
             inner = part[index:end]
             sign = "^" if inner[0] in "^!" else ""
-            result += f"[{sign}{_members(inner[1:] if sign else inner)}]"
+            result = f"[{sign}{_members(inner[1:] if sign else inner)}]"
             index = end + 1
         else:
-            result += re.escape(char)
+            result = re.escape(char)
+        pieces[-1] += result
     try:
-        return re.compile(result, re.DOTALL)
+        return re.compile(_join(pieces), re.DOTALL)
     except re.error as error:
         raise ContextError(f"{part!r} is no pattern: {error}") from error
+
+
+def _join(pieces: Sequence[str]) -> str:
+    """What stands between the ``*`` of a pattern, each found as early as can be, and never looked for anew.
+
+    A plain ``.*`` would go back and forth between all of them, for years.
+    """
+    first, *others = pieces
+    if not others:
+        return first
+    middle = "".join(f"(?=(?P<p{index}>.*?{piece}))(?P=p{index})" for index, piece in enumerate(others[:-1]))
+    return f"{first}{middle}.*{others[-1]}"
 
 
 def _members(text: str) -> str:

@@ -94,6 +94,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path, target: str) -> None:
         {"a": ("x", stat.S_IFCHR | 0o644)},
         {"a": link("")},
         {"a": link("x" * 5000)},
+        {".": link("/etc")},
         {"x" * 300: ""},
         {"x/" * 3000 + "y": ""},
     ],
@@ -123,6 +124,21 @@ def test_a_bomb_is_given_up_when_it_exceeds_its_limit(tmp_path: Path) -> None:
     with pytest.raises(build_artifact.TooLargeError):
         unpack(made, tmp_path / "t")
     assert sum(path.stat().st_size for path in (tmp_path / "t").iterdir()) <= MIB
+
+
+def test_a_link_is_not_read_for_longer_than_a_target_can_be(tmp_path: Path) -> None:
+    # Were all of it read, that would be more than may be unpacked, which is told otherwise.
+    with pytest.raises(build_artifact.ArtifactError, match="no usable target"):
+        unpack(make_zip({"a": link("x" * (16 * MIB))}), tmp_path / "t")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_only_what_is_unpacked_in_bounded_pieces_is_taken(tmp_path: Path, method: int) -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", method) as archive:
+        archive.writestr("a", "x")
+    with pytest.raises(build_artifact.ArtifactError, match="compressed in a way"):
+        unpack(made, tmp_path / "t")
 
 
 def test_more_entries_than_a_disk_can_bear_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vmnest.local import build_context
 from vmnest.local.build_artifact import FILE, FOLDER, LINK, Entry
 from vmnest.local.build_context import Context, ContextError
 
@@ -62,6 +63,41 @@ def context() -> Context:
 )
 def test_patterns_mean_places(context: Context, pattern: str, expected: list[str]) -> None:
     assert [place for _, place in context.match([pattern])] == expected
+
+
+def test_a_pattern_of_many_stars_is_looked_at_for_a_moment() -> None:
+    # Not by the clock: with a plain ".*" for each this would not end within years.
+    context = Context({"a" * 250: entry(FILE), "a" * 249 + "b": entry(FILE)})
+    assert [name for name, _ in context.match(["*a" * 40 + "*b"])] == ["a" * 249 + "b"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("**", ["ab", "aXbXc", "abab"]),
+        ("a*b", ["ab", "abab"]),
+        ("a*b*b", ["abab"]),
+        ("*b*c", ["aXbXc"]),
+        ("a*[a-z]?*b", ["abab"]),
+        ("*ab*ab*", ["abab"]),
+        ("*X*X*", ["aXbXc"]),
+    ],
+)
+def test_stars_mean_any_text(pattern: str, names: list[str]) -> None:
+    context = Context(dict.fromkeys(("ab", "aXbXc", "abab"), entry(FILE)))
+    assert sorted(name for name, _ in context.match([pattern])) == sorted(names)
+
+
+@pytest.mark.parametrize("pattern", ["*" + "a" * 5000, "*" + "?" * 5000])
+def test_a_pattern_longer_than_any_name_is_refused(context: Context, pattern: str) -> None:
+    with pytest.raises(ContextError, match="longer"):
+        context.match([pattern])
+
+
+def test_more_sources_than_there_can_be_files_are_refused(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_context, "_MAX_SOURCES", 3)
+    with pytest.raises(ContextError, match="more than 3"):
+        context.match(["*.py", "*.py"])
 
 
 def test_a_link_gives_its_own_name(context: Context) -> None:
