@@ -37,7 +37,7 @@ _SWITCHES = frozenset({"link"})  # flags that need no value
 _LISTED = frozenset({"ADD", "CMD", "COPY", "ENTRYPOINT", "RUN", "SHELL"})
 _WITH_DOCUMENTS = frozenset({"ADD", "COPY", "RUN"})
 _MAY_BE_EMPTY = frozenset({"CMD", "ENTRYPOINT"})
-_DIRECTIVE = re.compile(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*")
+_DIRECTIVE = re.compile(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(\S.*)")  # of a line without spaces about it
 _DIRECTIVES = ("escape", "syntax", "check")
 _DOCUMENT = re.compile(r"[0-9]*<<-?(?:[A-Za-z_][^<]*|'[^']+'|\"[^\"]+\")")
 
@@ -178,6 +178,8 @@ def _parse_list(line: int, text: str) -> tuple[str, ...] | None:
         value = json.loads(text)
     except ValueError:
         return None
+    except RecursionError:
+        value = None
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise DockerfileError(line, "a list in the JSON form must hold texts only")
     return tuple(value)

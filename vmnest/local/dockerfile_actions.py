@@ -19,6 +19,8 @@ _ONLY_USER = frozenset({"root", "0", "sandbox", "1000"})
 _PORT = re.compile(r"([0-9]{1,5})(-[0-9]{1,5})?(/(tcp|udp))?")
 _REMOTE = re.compile(r"(?i)([a-z+]+://|git@)")
 _SHELL: tuple[str, ...] = ("/bin/sh", "-c")
+MAX_ACTIONS = 1000  # of all stages
+_MAX_PATH = 4096
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class Script:
             DockerfileError: it makes no sense, or cannot be done here.
         """
         _HANDLERS[instruction.name](self, instruction, plan)
+        if instruction.name in {"ARG", "ENV"}:
+            stages.check_variables(instruction, self._values())
 
     # -- instructions --------------------------------------------------------------------------------------------------
 
@@ -135,6 +139,8 @@ class Script:
 
     def _take_workdir(self, instruction: Instruction, plan: stages.Plan) -> None:
         self.workdir = posixpath.normpath(posixpath.join(self.workdir, self._expand(instruction, plan)))
+        if len(self.workdir) > _MAX_PATH:
+            raise DockerfileError(instruction.line, "a directory has a longer name than there can be")
         self.actions.append(MakeFolder(instruction.line, str(instruction), self.workdir))
 
     def _take_user(self, instruction: Instruction, plan: stages.Plan) -> None:
@@ -268,10 +274,14 @@ def evaluate(plan: stages.Plan, *, path: str) -> list[Script]:
         DockerfileError: an instruction makes no sense, or cannot be done here.
     """
     scripts: list[Script] = []
+    count = 0
     for stage in plan.stages:
         script = Script(stage, path=path) if stage.parent is None else scripts[stage.parent.number].extend(stage)
         for instruction in stage.instructions:
             script.take(instruction, plan)
+            if count + len(script.actions) > MAX_ACTIONS:
+                raise DockerfileError(instruction.line, f"more than {MAX_ACTIONS} instructions change files")
+        count += len(script.actions)
         scripts.append(script)
     needed = {len(scripts) - 1}
     for script in reversed(scripts):

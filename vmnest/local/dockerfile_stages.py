@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from . import dockerfile_words
 from .dockerfile import Dockerfile, DockerfileError, Instruction
 
+# What one file may have: far more than people write, and no more than memory can bear.
+MAX_STAGES = 200
+MAX_VARIABLES = 1000
+MAX_VARIABLE_BYTES = 1 << 20
 _PLATFORMS = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -65,11 +69,14 @@ def plan(file: Dockerfile, *, machine: str | None = None) -> Plan:
     stages: list[Stage] = []
     for instruction in file.instructions:
         if instruction.name == "FROM":
+            if len(stages) == MAX_STAGES:
+                raise DockerfileError(instruction.line, f"there are more than {MAX_STAGES} stages")
             stages.append(_open_stage(instruction, stages, arguments, escape=file.escape))
         elif stages:
             stages[-1].instructions.append(instruction)
         elif instruction.name == "ARG":
             arguments.update(_globals(instruction, arguments, escape=file.escape))
+            check_variables(instruction, arguments)
         else:
             raise DockerfileError(instruction.line, f"{instruction.name} stands before the first FROM")
     if not stages:
@@ -119,7 +126,22 @@ def parse_arguments(
         default = expand(instruction, value, known, escape=escape) if equals else None
         if default is not None:
             known[name] = default
+            check_variables(instruction, known)
         yield name, default
+
+
+def check_variables(instruction: Instruction, values: Mapping[str, str]) -> None:
+    """Whether there are no more variables than a file may have.
+
+    Raises:
+        DockerfileError: there are.
+    """
+    size = sum(len(name) + len(value) for name, value in values.items())
+    if len(values) > MAX_VARIABLES or size > MAX_VARIABLE_BYTES:
+        raise DockerfileError(
+            instruction.line,
+            f"there are more than {MAX_VARIABLES} variables, or {MAX_VARIABLE_BYTES} characters in them",
+        )
 
 
 def split(instruction: Instruction, *, escape: str) -> list[str]:

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"[0-9]+")
 _SPACES = " \t"
+_MAX_DEPTH = 50
+MAX_LENGTH = 1 << 17  # no argument and no variable of a program can be longer
 
 
 class WordError(Exception):
@@ -53,7 +55,8 @@ def expand(text: str, values: Mapping[str, str], *, escape: str = "\\") -> str:
     """The text with its variables replaced, and without its quotes and escapes. Unknown variables are empty.
 
     Raises:
-        WordError: a quote or a brace is not closed, or a variable is used in a way that is not known.
+        WordError: a quote or a brace is not closed, a variable is used in a way that is not known, or it becomes longer
+            than anything that a program can be given.
     """
     reader = _Reader(text, values, escape=escape)
     return reader.read(until="")
@@ -67,6 +70,7 @@ class _Reader:
         self._values = values
         self._escape = escape
         self._at = 0
+        self._depth = 0
 
     def read(self, *, until: str) -> str:
         """What stands before the character ``until``, which is taken too; or all of it."""
@@ -85,6 +89,7 @@ class _Reader:
                 result += self._take()
             else:
                 result += char
+            _check_length(result)
         if until:
             raise WordError(f"{until} is missing in {self._text!r}")
         return result
@@ -116,6 +121,7 @@ class _Reader:
                 result += self._take()
             else:
                 result += char
+            _check_length(result)
         raise WordError(f'the quote " is not closed in {self._text!r}')
 
     def _take_variable(self) -> str:
@@ -145,9 +151,19 @@ class _Reader:
         if not modifier or modifier not in "-+?":
             raise WordError(f"the variable {name.group()} is used in a way that is not known, in {self._text!r}")
         self._at += 1
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise WordError("too many variables within each other")
         word = self.read(until="}")
+        self._depth -= 1
         if modifier == "?" and value is None:
             raise WordError(f"{name.group()}: {word or 'it is not set'}")
         if modifier == "+":
             return "" if value is None else word
         return word if value is None else value
+
+
+def _check_length(result: str) -> None:
+    """Variables of variables of variables would fill any memory."""
+    if len(result) > MAX_LENGTH:
+        raise WordError(f"with its variables a text has more than {MAX_LENGTH} characters")

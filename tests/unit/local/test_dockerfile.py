@@ -72,6 +72,16 @@ def test_a_directive_that_makes_no_sense_is_refused() -> None:
     assert refuse("# syntax=a\n# syntax=b\nFROM x")[0] == 2
 
 
+def test_a_directive_with_many_spaces_in_it_is_read_in_a_moment() -> None:
+    # Not by the clock: a search that goes back and forth would take hours for it.
+    value = f"a{' ' * 900_000}b"
+    assert refuse(f"# escape={value}\nFROM x") == (1, f"the escape character must be \\ or `, not {value}")
+
+
+def test_a_json_list_of_many_lists_is_refused() -> None:
+    assert refuse("FROM x\nCMD " + "[" * 100_000) == (2, "a list in the JSON form must hold texts only")
+
+
 def test_flags_stand_before_everything_else() -> None:
     copy = dockerfile.parse("FROM x\nCOPY --from=a --chown=0:0 --link  b --chmod=1 /c").instructions[1]
     assert copy.flags == {"from": "a", "chown": "0:0", "link": "true"}

@@ -132,6 +132,22 @@ def test_a_new_entry_point_drops_the_parents_command() -> None:
     assert read('FROM a AS one\nCMD ["x"]\nFROM one\nENTRYPOINT ["y"]')[-1].command == ("y",)
 
 
+def test_a_file_that_would_fill_the_memory_is_refused() -> None:
+    assert "characters" in refuse("\n".join([f"ENV A={'x' * 100}", *["ENV A=$A$A$A$A$A$A$A$A$A$A"] * 4]))
+    assert "1000 variables" in refuse("ENV " + " ".join(f"a{number}=x" for number in range(1001)))
+    assert "1000 variables" in refuse(
+        "\n".join([f"ENV a={'x' * 100_000}", "ENV b=$a c=$a d=$a e=$a f=$a g=$a", "ENV h=$a i=$a j=$a k=$a l=$a"])
+    )
+    assert "longer name" in refuse("\n".join(["WORKDIR " + "x" * 200] * 21))
+    assert "instructions change files" in refuse("\n".join(["RUN x"] * 1001))
+
+
+def test_the_stages_together_have_so_many_actions() -> None:
+    with pytest.raises(dockerfile.DockerfileError) as caught:
+        read("\n".join(["FROM x", *["RUN x"] * 600, "FROM x", *["RUN x"] * 401]))
+    assert caught.value.line == 1003
+
+
 def test_ports_are_exposed() -> None:
     assert last("ENV P=90\nEXPOSE 80 $P 53/udp 7000-7010").exposed == ["80/tcp", "90/tcp", "53/udp", "7000-7010/tcp"]
 

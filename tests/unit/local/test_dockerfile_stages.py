@@ -26,6 +26,23 @@ def test_every_from_begins_a_stage() -> None:
     assert [first.line, second.line, third.line] == [1, 3, 4]
 
 
+def test_there_are_so_many_stages_and_no_more() -> None:
+    assert len(plan("FROM x\n" * dockerfile_stages.MAX_STAGES).stages) == dockerfile_stages.MAX_STAGES
+    assert refuse("FROM x\n" * 201) == (201, "there are more than 200 stages")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "\n".join(f"ARG a{number}" + "=x" for number in range(1001)),
+        "ARG " + " ".join(f"a{number}=x" for number in range(1001)),
+        "ARG a=" + "x" * 100_000 + "\n" + "\n".join(f"ARG a{number}=$a" for number in range(20)),
+    ],
+)
+def test_there_are_so_many_global_arguments_and_no_more(arguments: str) -> None:
+    assert "more than 1000 variables" in refuse(f"{arguments}\nFROM x")[1]
+
+
 def test_stages_are_found_by_name_and_number() -> None:
     found = plan("FROM a AS one\nFROM b AS two")
     assert [found.find("two"), found.find("TWO"), found.find("1")] == [found.stages[1]] * 3

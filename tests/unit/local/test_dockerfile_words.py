@@ -64,6 +64,18 @@ def test_what_makes_no_sense_is_refused(text: str) -> None:
         dockerfile_words.expand(text, VALUES)
 
 
+@pytest.mark.parametrize("text", ["$long$long", '"$long$long"', "${none:-$long$long}", "$long" * 1000])
+def test_a_text_that_variables_make_too_long_is_refused(text: str) -> None:
+    with pytest.raises(dockerfile_words.WordError, match="more than"):
+        dockerfile_words.expand(text, {"long": "x" * (dockerfile_words.MAX_LENGTH - 1)})
+
+
+def test_variables_within_each_other_have_an_end() -> None:
+    assert dockerfile_words.expand("${a:-" * 20 + "x" + "}" * 20, {}) == "x"
+    with pytest.raises(dockerfile_words.WordError, match="within each other"):
+        dockerfile_words.expand("${a:-" * 5000 + "x" + "}" * 5000, {})
+
+
 @pytest.mark.parametrize("text", ["${missing?}", "${empty:?why not}"])
 def test_a_variable_that_must_be_set_complains(text: str) -> None:
     with pytest.raises(dockerfile_words.WordError, match=r"missing: it is not set|empty: why not"):
