@@ -100,10 +100,13 @@ class Layers:
 
 
 def measure(top: str) -> int:
-    """What a tree takes on the disk, in bytes."""
-    total = 0
-    for folder, folders, files in os.walk(top):
-        for name in (*folders, *files):
-            with contextlib.suppress(OSError):  # of a name that is too long: it does not matter so much
-                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+    """What a tree takes on the disk, in bytes. It may be of any depth, and change meanwhile."""
+    total, pending = 0, [top]
+    while pending:  # os.walk calls itself for each directory in a directory
+        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):  # gone, or its name is too long: it does not matter so much
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
     return total

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from vmnest.local import build_layers
+from vmnest.local.drivers import removal
 
 
 def make(layers: build_layers.Layers, name: str, *, files: tuple[str, ...] = ("file",)) -> str:
@@ -104,3 +105,15 @@ def test_sizes_are_those_on_the_disk(layers: build_layers.Layers) -> None:
     make(layers, "b", files=("one", "two"))
     assert layers.size(["a"]) >= 5000
     assert layers.size(["a", "b"]) == 3 * layers.size(["a"])
+
+
+def test_the_size_of_a_tree_of_any_depth_is_known(layers: build_layers.Layers) -> None:
+    path = make(layers, "a")
+    flat = layers.size(["a"])
+    deepest = path
+    for _ in range(1500):
+        deepest += "/d"
+        os.mkdir(deepest)
+    Path(deepest, "file").write_bytes(b"x" * 5000)
+    assert layers.size(["a"]) >= 2 * flat
+    removal.remove_tree(path)
