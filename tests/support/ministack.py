@@ -13,7 +13,7 @@ import ssl
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,11 @@ from tests.support.relaying import Answer, Asked, relaying, send
 
 ACCOUNT = "123456789012"
 REGION = "us-east-1"
+USER = "tester"
 BASE_IMAGE = f"arn:aws:lambda:{REGION}:aws:microvm-image:al2023-1"
 START_SECONDS = 30
 _IMAGES = "/2025-09-09/microvm-images"
+_MICROVMS = "/2025-09-09/microvms"
 _CONNECTORS = "/2026-04-04/network-connectors"
 _TAGS = "/2017-03-31/tags"
 _MANAGED = "/2025-09-09/managed-microvm-images"
@@ -44,27 +46,37 @@ class Ministack:
         url: The address of all services.
         user: The environment of somebody who may do everything.
         calls: What each request asked for, in order.
-        on_call: Told of each request before it is passed on.
+        agent: The URL of an agent that stands for those of all MicroVMs, since none of them runs.
+        on_call: Told of each request before it is passed on; may answer it.
     """
 
     def __init__(self, server: str, *, authority: Authority) -> None:
         self._server = server
         self._bundle = str(authority.bundle)
         self._context = ssl.create_default_context(cafile=self._bundle)
-        self._deleted: set[str] = set()
-        self._tags: dict[str, dict[str, str]] = {}
         self._clients: dict[str, Any] = {}
         self.url = ""
+        self._forget()
+
+    def reset(self) -> None:
+        """Begin anew with an empty account."""
+        self._send(Asked("POST", "/_ministack/reset", _ROOT, b""))
+        self._forget()
+        self.user = self.make_user(USER)
+
+    def _forget(self) -> None:
+        self._deleted: set[str] = set()
+        self._tags: dict[str, dict[str, str]] = {}
         self.user: Mapping[str, str] = {}
         self.calls: list[str] = []
-        self.on_call: Callable[[str], None] = lambda call: None
+        self.agent: str | None = None
+        self.on_call: Callable[[str], Answer | None] = lambda call: None
 
-    def make_user(self, name: str, statements: Sequence[Mapping[str, object]]) -> dict[str, str]:
-        """Somebody who may do just this; the environment of a client."""
+    def make_user(self, name: str) -> dict[str, str]:
+        """Somebody who may do everything until ``deny``; the environment of a client."""
         iam = self.client("iam")
         iam.create_user(UserName=name)
-        policy = {"Version": "2012-10-17", "Statement": statements}
-        iam.put_user_policy(UserName=name, PolicyName="may", PolicyDocument=json.dumps(policy))
+        self.deny(name)
         key = iam.create_access_key(UserName=name)["AccessKey"]
         return {
             "AWS_CA_BUNDLE": self._bundle,
@@ -74,6 +86,14 @@ class Ministack:
             "AWS_REGION": REGION,
             "AWS_EC2_METADATA_DISABLED": "true",
         }
+
+    def deny(self, name: str, *actions: str) -> None:
+        """From now on that user may do everything but this."""
+        statements = [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
+        if actions:
+            statements.append({"Effect": "Deny", "Action": actions, "Resource": "*"})
+        policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+        self.client("iam").put_user_policy(UserName=name, PolicyName="may", PolicyDocument=policy)
 
     def client(self, service: str) -> Any:
         """A boto3 client of the account's root."""
@@ -120,7 +140,11 @@ class Ministack:
         """
         path = urllib.parse.unquote(urllib.parse.urlsplit(asked.target).path)
         self.calls.append(f"{asked.method} {path}")
-        self.on_call(self.calls[-1])
+        answer = self.on_call(self.calls[-1])
+        if answer is not None:
+            return answer
+        if path.startswith(_MICROVMS):
+            return self._with_agent(self._send(asked))
         if path == _MANAGED:
             return _answer({"items": [{"imageArn": BASE_IMAGE, "createdAt": 0, "updatedAt": 0}]})
         if path.startswith(_MANAGED):
@@ -149,7 +173,7 @@ class Ministack:
     def _one_image(self, asked: Asked, arn: str, rest: str) -> Answer:
         name = arn.rpartition(":")[2]
         if name in self._deleted:
-            return _answer({"message": f"MicroVMImage not found for MicroVMImageID: {arn}"}, status=404)
+            return refuse(404, "ResourceNotFoundException", f"MicroVMImage not found for MicroVMImageID: {arn}")
         if asked.method == "DELETE" and not rest:
             self._deleted.add(name)
             return _answer({"imageIdentifier": arn, "state": "DELETING"})
@@ -159,6 +183,12 @@ class Ministack:
         if rest.endswith("/builds"):
             return _answer({"items": []})
         return _mended(self._send(asked))
+
+    def _with_agent(self, answer: Answer) -> Answer:
+        content = json.loads(answer.body or b"{}")
+        if self.agent is None or "endpoint" not in content:
+            return answer
+        return _answer({**content, "endpoint": self.agent})
 
     def _new_connector(self, asked: Asked) -> Answer:
         answer = self._send(asked)
@@ -183,11 +213,14 @@ class Ministack:
 _TIMES = {"createdAt": 0, "updatedAt": 0}
 
 
-def _answer(content: Mapping[str, object], *, status: int = 200) -> Answer:
-    headers = [("Content-Type", "application/json")]
-    if status == 404:
-        headers.append(("x-amzn-errortype", "ResourceNotFoundException"))
-    return Answer(status, headers, json.dumps(content).encode())
+def refuse(status: int, error_type: str, message: str) -> Answer:
+    """An error of Lambda's."""
+    headers = [("Content-Type", "application/json"), ("x-amzn-errortype", error_type)]
+    return Answer(status, headers, json.dumps({"message": message}).encode())
+
+
+def _answer(content: Mapping[str, object]) -> Answer:
+    return Answer(200, [("Content-Type", "application/json")], json.dumps(content).encode())
 
 
 def _mended(answer: Answer) -> Answer:
@@ -239,5 +272,5 @@ def open_ministack(folder: Path, *, authority: Authority) -> Iterator[Ministack]
     with _serving(folder, authority) as server:
         double = Ministack(server, authority=authority)
         with relaying(double.relay, context=authority.context("127.0.0.1")) as double.url:
-            double.user = double.make_user("tester", [{"Effect": "Allow", "Action": "*", "Resource": "*"}])
+            double.reset()
             yield double

@@ -73,7 +73,7 @@ def relaying(relay: Relay, *, context: ssl.SSLContext | None = None) -> Iterator
     """The URL at which ``relay`` answers, until the block ends; with a context, by TLS."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(relay))
     if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
@@ -87,11 +87,13 @@ def relaying(relay: Relay, *, context: ssl.SSLContext | None = None) -> Iterator
 def _handler(relay: Relay) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one piece: else the second waits for the acknowledgement of the first
+        disable_nagle_algorithm = True
 
         def handle_one_request(self) -> None:
             try:
                 super().handle_one_request()
-            except ConnectionError:  # the client was killed
+            except (ConnectionError, ssl.SSLError):  # the client was killed, or trusts another
                 self.close_connection = True
 
         def _relay(self) -> None:
