@@ -60,7 +60,10 @@ class _Calls:
 
 
 class MemoryImages(_Calls):
-    """``failures`` are the reasons for which the next builds fail; ``has_microvms`` forbids deletions."""
+    """``failures`` are the reasons for which the next builds fail; ``has_microvms`` forbids deletions.
+
+    ``refused_builds``: so many builds find as many others under way as there may be.
+    """
 
     name = "lambda-microvms"
 
@@ -70,6 +73,7 @@ class MemoryImages(_Calls):
         self.failures: list[str] = []
         self.has_microvms = False
         self.refused_deletions = 0
+        self.refused_builds = 0
 
     def arn(self, name: str) -> str:
         return f"arn:aws:lambda:{self.account.region}:{self.account.id}:microvm-image:{name}"
@@ -82,6 +86,7 @@ class MemoryImages(_Calls):
         return str(image["arn"])
 
     def CreateMicrovmImage(self, name: str, tags: Any = None, **members: Any) -> Params:
+        self._check_room("CreateMicrovmImage")
         if any(image["name"] == name for image in self.known.values()):
             raise invalid("CreateMicrovmImage", f"A MicroVM image with the name '{name}' already exists")
         return self._draft(self._new(name, members, dict(tags or {})))
@@ -92,9 +97,16 @@ class MemoryImages(_Calls):
             raise errors.ConflictError(
                 "MicroVM Image is already in state: UPDATING", operation="UpdateMicrovmImage", status=409
             )
+        self._check_room("UpdateMicrovmImage")
         image["state"] = "UPDATING"
         self._add_version(image, members)
         return self._draft(image)
+
+    def _check_room(self, operation: str) -> None:
+        if self.refused_builds:
+            self.refused_builds -= 1
+            text = "Account 1 has reached the maximum number of concurrent builds allowed."
+            raise errors.QuotaExceededError(text, operation=operation, status=402)
 
     def GetMicrovmImage(self, imageIdentifier: str) -> Params:
         image = self._image("GetMicrovmImage", imageIdentifier)

@@ -1,4 +1,4 @@
-"""Waiting for the build of an image's version, and for an image to be gone.
+"""Waiting for room for a build, for the build of an image's version, and for an image to be gone.
 
 What is waited for is the *version* that was asked for: the image may well have another one that can run all the while.
 Why a build failed stands in its builds, one for each kind of processor, not in the image or the version.
@@ -17,6 +17,9 @@ from .images import Build, Draft, Images, ImageVersion
 _IN_CHANGE = frozenset({"CREATING", "UPDATING"})
 _FAILED = "FAILED"
 _SUCCESSFUL = "SUCCESSFUL"
+# An account may have so many builds under way: the quota that is free again by itself.
+_FULL = "concurrent builds"
+_WAITING = "waiting until another build of this account has ended"
 
 # The documented reasons, and what a user can do about them.
 HINTS = {
@@ -40,6 +43,33 @@ _TEXT_HINTS = (
     ("ready hook", "The /ready hook must answer 200 once the program serves, 503 until then (see --hooks)."),
     ("validate hook", "The /validate hook must answer 200 on a MicroVM that was started from the snapshot."),
 )
+
+
+def begin(
+    ask: Callable[[], Draft],
+    *,
+    deadline: Deadline,
+    on_full: Callable[[str], None] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Draft:
+    """Ask for a version; while the account has as many builds under way as it may, wait until one of them has ended.
+
+    Raises:
+        errors.QuotaExceededError: none has ended in time, or it is another quota.
+    """
+    is_told = on_full is None
+    for delay in deadlines.backoff(first=outages.FIRST_DELAY_SECONDS, last=outages.LAST_DELAY_SECONDS):
+        try:
+            return ask()
+        except errors.QuotaExceededError as error:
+            left = deadline.remaining()
+            if _FULL not in error.message or (left is not None and delay >= left):
+                raise
+        if on_full is not None and not is_told:
+            is_told = True
+            on_full(_WAITING)
+        clock.sleep(delay)
+    raise AssertionError("the schedule of delays has no end")
 
 
 def wait(

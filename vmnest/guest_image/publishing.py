@@ -50,19 +50,32 @@ def _is_there(s3: S3, bucket: str, key: str, deadline: Deadline) -> bool:
         return False
 
 
-def publish(spec: ImageSpec, images: Images, *, deadline: Deadline, clock: Clock = SYSTEM_CLOCK) -> Draft:
+def publish(
+    spec: ImageSpec,
+    images: Images,
+    *,
+    deadline: Deadline,
+    on_full: Callable[[str], None] | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Draft:
     """Have a version built: the first of a new image, or the next one of the image that has the name.
+
+    While the account has as many builds under way as it may, it waits; ``on_full`` is told so.
 
     Raises:
         errors.ServiceError: the service refuses; of an unknown outcome it says so.
     """
+
+    def begin(ask: Callable[[], Draft]) -> Draft:
+        return building.begin(ask, deadline=deadline, on_full=on_full, clock=clock)
+
     image_arn = _find(spec.name, images, deadline)
     if image_arn is None:
-        return images.create(spec, deadline=deadline)
+        return begin(lambda: images.create(spec, deadline=deadline))
     for is_last in (*(False,) * (_MOST_TRIES - 1), True):
         building.wait_settled(images, image_arn, deadline=deadline, clock=clock)
         try:
-            return images.update(image_arn, spec, deadline=deadline)
+            return begin(lambda: images.update(image_arn, spec, deadline=deadline))
         except errors.ConflictError:
             if is_last:
                 raise  # somebody else is always faster

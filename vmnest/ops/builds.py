@@ -151,7 +151,7 @@ def _publish(
         on_progress=front.on_upload,
     )
     spec = intent.spec(uri=uri, role=role, base_image=intent.base_image(images, deadline), hooks=hooks)
-    return publishing.publish(spec, images, deadline=deadline), uri
+    return publishing.publish(spec, images, deadline=deadline, on_full=front.on_state), uri
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------

@@ -84,6 +84,11 @@ def test_the_type_decides_and_then_the_status(kind, status, expected):
         ({"error_type": "UnauthorizedOperation", "service": "ec2"}, errors.AccessDeniedError, "prefix ec2:"),
         ({"status": 403, "message": None, "service": "s3"}, errors.AccessDeniedError, "prefix s3:"),
         ({"status": 402}, errors.QuotaExceededError, "End sandboxes"),
+        (
+            {"status": 402, "message": "Account 1 has reached the maximum number of concurrent builds allowed."},
+            errors.QuotaExceededError,
+            "until other builds have ended",
+        ),
         ({"error_type": "LimitExceeded", "service": "iam"}, errors.QuotaExceededError, "Delete what nobody needs"),
         ({"message": "Role cannot be deleted"}, errors.ValidationError, "Check what was given"),
         ({"status": 409}, errors.ConflictError, "again in a moment"),

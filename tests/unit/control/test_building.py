@@ -2,7 +2,7 @@ import pytest
 
 from tests.support.control import IMAGE_ARN, Controlled, Controls
 from tests.support.peers import Answer, json_answer
-from tests.unit.control.test_images import image, missing, version
+from tests.unit.control.test_images import SPEC, draft, image, missing, version
 from vmnest import errors
 from vmnest.control import building
 from vmnest.control.images import Draft, ImageVersion
@@ -136,3 +136,36 @@ def test_an_image_settles_when_no_version_changes(controls: Controls):
     made = controls(image_at("UPDATING"), image_at("UPDATE_FAILED"))
     building.wait_settled(made.control.images, IMAGE_ARN, deadline=made.deadline(), clock=made.clock)
     assert len(made.peer.requests) == 2
+
+
+def full(text: str = "Account 1 has reached the maximum number of concurrent builds allowed.") -> Answer:
+    return json_answer(402, {"message": text}, headers={"x-amzn-errortype": "ServiceQuotaExceededException"})
+
+
+def begin(made: Controlled, told: list[str], *, seconds: float = 600) -> Draft:
+    return building.begin(
+        lambda: made.control.images.create(SPEC, deadline=made.deadline(seconds)),
+        deadline=made.deadline(seconds),
+        on_full=told.append,
+        clock=made.clock,
+    )
+
+
+def test_a_build_begins_once_another_one_has_ended(controls: Controls):
+    made = controls(full(), full(), draft(201, "1.0", "CREATING"))
+    told: list[str] = []
+    assert begin(made, told).image_version == "1.0"
+    assert told == ["waiting until another build of this account has ended"]
+
+
+def test_a_build_that_finds_no_room_in_time_says_why(controls: Controls):
+    made = controls(*[full()] * 40)
+    with pytest.raises(errors.QuotaExceededError, match="concurrent builds") as caught:
+        begin(made, [], seconds=60)
+    assert "other builds" in str(caught.value.hint)
+
+
+def test_other_quotas_are_not_waited_for(controls: Controls):
+    made = controls(full("The base maximum allocated memory limit has been reached for this account."))
+    with pytest.raises(errors.QuotaExceededError, match="memory limit"):
+        begin(made, [])

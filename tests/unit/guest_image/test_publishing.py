@@ -111,3 +111,13 @@ def test_somebody_who_is_always_faster_is_an_error(controls: Controls, fake_cloc
     made = controls(images(image()), *[json_answer(200, image()), conflict()] * 3)
     with pytest.raises(errors.ConflictError, match="UPDATING"):
         publishing.publish(SPEC, made.control.images, deadline=made.deadline(), clock=fake_clock)
+
+
+@pytest.mark.parametrize("found", [[images()], [images(image()), json_answer(200, image())]], ids=["new", "next"])
+def test_a_build_that_finds_no_room_waits_for_it(controls: Controls, found: list[Answer]):
+    text = "Account 1 has reached the maximum number of concurrent builds allowed."
+    refused = json_answer(402, {"message": text}, headers={"x-amzn-errortype": "ServiceQuotaExceededException"})
+    made = controls(*found, refused, draft(201 if len(found) == 1 else 200, "3.0", "UPDATING"))
+    told: list[str] = []
+    publishing.publish(SPEC, made.control.images, deadline=made.deadline(), on_full=told.append, clock=made.clock)
+    assert len(told) == 1

@@ -234,14 +234,14 @@ def _begin(step: Step, work: Work, *, is_first: bool) -> Draft:
         if found is not None:  # it is being deleted
             _wait_gone(found.image.image_arn, work.account)
         return _create(wanted, work)
-    return _update(arn(work.inputs), wanted, work.account)
+    return _update(arn(work.inputs), wanted, work)
 
 
 def _create(wanted: ImageSpec, work: Work) -> Draft:
     """Make the image. If the answer was lost it may be there: then its newest version is the one that was asked for."""
     account = work.account
     try:
-        return account.images.create(wanted, deadline=account.deadline)
+        return _ask(lambda: account.images.create(wanted, deadline=account.deadline), work)
     except errors.VmnestError as error:
         # A name that is taken is refused as invalid content.
         is_settled = not isinstance(error, errors.ValidationError) and error.details.get("outcome") != "unknown"
@@ -251,16 +251,17 @@ def _create(wanted: ImageSpec, work: Work) -> Draft:
         found = account.images.get(image_arn, deadline=account.deadline)
         if not ownership.is_ours(found.tags, stack=work.inputs.stack, recorded=None):
             raise
-        return _newest(image_arn, account) or _update(image_arn, wanted, account)
+        return _newest(image_arn, account) or _update(image_arn, wanted, work)
 
 
-def _update(image_arn: str, wanted: ImageSpec, account: Account) -> Draft:
+def _update(image_arn: str, wanted: ImageSpec, work: Work) -> Draft:
     """Ask for a new version, once the image takes it. An answer that was lost is looked for among the versions."""
+    account = work.account
     for is_last in (False, False, True):
         building.wait_settled(account.images, image_arn, deadline=account.deadline, clock=account.clock)
         before = _newest(image_arn, account)
         try:
-            return account.images.update(image_arn, wanted, deadline=account.deadline)
+            return _ask(lambda: account.images.update(image_arn, wanted, deadline=account.deadline), work)
         except errors.ConflictError:
             if is_last:
                 raise  # somebody else is always faster
@@ -270,6 +271,14 @@ def _update(image_arn: str, wanted: ImageSpec, account: Account) -> Draft:
                 return after
             raise
     raise AssertionError("the last attempt returns or raises")
+
+
+def _ask(call: Callable[[], Draft], work: Work) -> Draft:
+    """Make the call, once the account has room for another build."""
+    account = work.account
+    return building.begin(
+        call, deadline=account.deadline, on_full=lambda text: work.tell(PROGRESS, text), clock=account.clock
+    )
 
 
 def _newest(image_arn: str, account: Account) -> Draft | None:

@@ -7,7 +7,7 @@ from tests.support.memory_account import Killed
 from tests.support.memory_images import BASE
 from vmnest import errors
 from vmnest.infra import ownership
-from vmnest.infra.steps import NOTE, Step
+from vmnest.infra.steps import NOTE, PROGRESS, Step
 
 OURS = {"team": "a", "vmnest:managed-by": "vmnest", "vmnest:project": "demo", "vmnest:stack": "dev"}
 
@@ -146,6 +146,15 @@ def test_a_role_that_is_not_new_is_not_waited_for(bench: Bench) -> None:
     bench.account.images.failures = ["S3_ACCESS_DENIED"]
     with pytest.raises(errors.ImageBuildError, match="S3_ACCESS_DENIED"):
         bench.up()
+
+
+def test_a_build_waits_for_room_among_those_of_others(bench: Bench) -> None:
+    bench.account.images.refused_builds = 3
+    assert bench.up().outputs["image_version"] == "1.0"
+    assert any("another build" in text for text in bench.told(PROGRESS))
+    bench.write_guest("2\n")
+    bench.account.images.refused_builds = 3
+    assert bench.up().outputs["image_version"] == "2.0"
 
 
 def test_an_image_of_another_stack_is_left_alone(bench: Bench) -> None:
