@@ -148,7 +148,7 @@ def _plan(
     inputs = reading.read(
         stack, state=whereabouts.fill(state, account), artifact=artifact, account=account, rebuild=rebuild
     )
-    return plans.make(inputs, notes=packed.notes)
+    return plans.make(inputs, notes=(*stack.remarks, *packed.notes))
 
 
 class _Packed(NamedTuple):

@@ -188,10 +188,12 @@ def _egress(egress: Section) -> tuple[EgressConfig | None, list[str]]:
     )
     wanted = [key for key in asking if getattr(found, key)]
     if not wanted:
-        return None, []
+        lost = "network.egress has a name only, and makes no connector: say where it leads (vpc_id, subnet_ids)"
+        return None, [lost] if egress.has("name") else []
     if found.connector_arn:
         unused = [f"network.egress.{key}" for key in wanted if key != "connector_arn"]
-        return found, [f"{' and '.join(unused)} not used: the connector is reused"] if unused else []
+        verb = "is" if len(unused) == 1 else "are"
+        return found, [f"{' and '.join(unused)} {verb} not used: the connector is reused"] if unused else []
     longest = LONGEST_ROLE_NAME - len(OPERATOR_SUFFIX)
     if not found.operator_role_arn and len(found.name) > longest:
         raise egress.fail("name", f"must have at most {longest} characters: its role is called NAME{OPERATOR_SUFFIX}")

@@ -72,7 +72,7 @@ def preview_infra(
 
     def preview(work: works.Work) -> dict[str, object]:
         plan = stacks.preview(work.stack, target=work.place, store=work.store, rebuild=rebuild, deadline=deadline)
-        return {**work.describe(), **_plan_view(plan, work)}
+        return {**work.describe(), **_plan_view(plan)}
 
     return {"stacks": works.each_of(found, preview, deadline=deadline)}
 
@@ -179,7 +179,7 @@ def plan_removal(
         "stacks": [
             {
                 **work.describe(),
-                **_plan_view(stacks.plan_removal(work.stack, target=work.place, store=work.store), work),
+                **_plan_view(stacks.plan_removal(work.stack, target=work.place, store=work.store)),
             }
             for work in found
         ]
@@ -282,11 +282,11 @@ def _outputs_view(state: StackState) -> dict[str, object]:
     return {**label, **({} if region is None else {"region": region}), **state.outputs}
 
 
-def _plan_view(plan: Plan, work: works.Work) -> dict[str, object]:
+def _plan_view(plan: Plan) -> dict[str, object]:
     return {
         "has_changes": plan.has_changes,
         "steps": [_step_view(step) for step in plan.steps],
-        "notes": [*work.stack.remarks, *plan.notes],
+        "notes": list(plan.notes),
     }
 
 

@@ -345,3 +345,11 @@ def test_throttling_and_faults_that_pass_are_outlasted(network_bench: Bench) -> 
     network_bench.up()
     network_bench.destroy()
     assert network_bench.account.inventory() == {}
+
+
+def test_what_the_file_says_to_no_effect_is_told_with_the_plan(bench: Bench) -> None:
+    bench.change(remarks=("sandbox.yaml: this has no effect",))
+    assert bench.preview().notes == ("sandbox.yaml: this has no effect",)
+    told: list[str] = []
+    bench.up(on_plan=lambda plan: told.extend(plan.notes))
+    assert told == ["sandbox.yaml: this has no effect"]

@@ -172,6 +172,9 @@ def test_a_connector_is_wanted_only_if_something_about_it_is_said(tmp_path: Path
     empty = "connector_arn: '', name: mine, vpc_id: '', subnet_ids: [], security_group_id: , operator_role_arn: ''"
     (stack,) = read(tmp_path, f"network: {{egress: {{{empty}}}}}\n")
     assert stack.egress is None
+    assert stack.remarks == (
+        "sandbox.yaml: network.egress has a name only, and makes no connector: say where it leads (vpc_id, subnet_ids)",
+    )
     (stack,) = read(tmp_path, f"network: {{egress: {{operator_role_arn: '{ROLE}'}}}}\n")
     assert stack.egress is not None
     assert stack.egress.name == "agent-sandbox-egress"
@@ -187,7 +190,7 @@ def test_what_is_said_to_no_effect_is_remarked(tmp_path: Path) -> None:
     )
     assert stack.remarks == (
         "sandbox.yaml: role.extra_policy_arns is not used: a role that is reused stays as it is",
-        "sandbox.yaml: network.egress.vpc_id not used: the connector is reused",
+        "sandbox.yaml: network.egress.vpc_id is not used: the connector is reused",
     )
 
 
