@@ -12,6 +12,7 @@ from xml.parsers import expat
 
 MAX_DEPTH = 16
 MAX_ELEMENTS = 20_000
+_TEXT_BYTES = 1 << 16
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 # What XML 1.0 cannot say at all, not even by a reference; S3's keys may have it. Line ends would be normalised.
@@ -99,9 +100,12 @@ def parse(data: bytes) -> Element:
 class _Reader:
     def __init__(self) -> None:
         self._stack: list[Element] = [Element("")]
+        self._texts: list[list[str]] = [[]]  # of each element of the stack, in the pieces in which they come
         self._count = 0
         # The encoding that is said here overrides the one that the document claims.
         self.parser = expat.ParserCreate("utf-8")
+        # Else it tells each line, and each reference, by itself.
+        self.parser.buffer_text, self.parser.buffer_size = True, _TEXT_BYTES
         self.parser.StartDoctypeDeclHandler = self._refuse
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
@@ -120,12 +124,13 @@ class _Reader:
         element = Element(name.rpartition(":")[2])
         self._stack[-1].children.append(element)
         self._stack.append(element)
+        self._texts.append([])
 
     def _end(self, name: str) -> None:
-        self._stack.pop()
+        self._stack.pop().text = "".join(self._texts.pop())
 
     def _text(self, text: str) -> None:
-        self._stack[-1].text += text
+        self._texts[-1].append(text)
 
 
 def listed(name: str, children: Iterable[Sequence[Child]], *, member: str = "member") -> Child:

@@ -36,6 +36,18 @@ def test_names_are_read_without_namespaces():
     assert (root.name, [child.text for child in root.all("B")], root.value("C")) == ("A", ["1", "2"], None)
 
 
+@pytest.mark.parametrize("piece", ["\n", "&lt;", "x\r\n", "<!-- -->\n"])
+def test_a_text_of_very_many_pieces_is_read_in_a_moment(piece):
+    # Not by the clock: with each added to a text of its own, this would take many minutes.
+    text = xml_documents.parse(f"<A>{piece * 500_000}</A>".encode()).text
+    assert len(text) == 500_000 * (2 if piece.startswith("x") else 1)
+
+
+def test_a_text_between_elements_is_one():
+    root = xml_documents.parse(b"<A>1<B>2<!-- -->3</B>4<B/>5</A>")
+    assert (root.text, [child.text for child in root.children]) == ("145", ["23", ""])
+
+
 def test_what_was_read_can_be_written_again():
     root = xml_documents.parse(b"<A>\n  <B>1</B>\n  <C><D>x</D></C></A>")
     assert xml_documents.build("A", xml_documents.to_children(root)).endswith(b"<A><B>1</B><C><D>x</D></C></A>")
