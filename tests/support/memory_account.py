@@ -242,7 +242,7 @@ class MemoryS3(MemoryService):
 
     def make(self, name: str, *, tags: Mapping[str, str] | None = None, region: str | None = None) -> None:
         """A bucket that was there before."""
-        self.buckets[name] = {"objects": {}, "region": region or self.region, "settings": {}}
+        self.buckets[name] = {"objects": {}, "uploads": {}, "region": region or self.region, "settings": {}}
         if tags:
             listed = [{"Key": key, "Value": value} for key, value in tags.items()]
             self.buckets[name]["settings"]["Tagging"] = {"TagSet": listed}
@@ -302,6 +302,16 @@ class MemoryS3(MemoryService):
 
     def DeleteObject(self, Bucket: str, Key: str, VersionId: str) -> None:
         self._bucket("DeleteObject", Bucket)["objects"].pop(Key, None)
+
+    def ListMultipartUploads(self, Bucket: str, Prefix: str) -> Params:
+        """Two at a time."""
+        uploads = self._bucket("ListMultipartUploads", Bucket)["uploads"]
+        found = [{"Key": key, "UploadId": each} for each, key in uploads.items() if key.startswith(Prefix)]
+        return {"Uploads": found[:2], "IsTruncated": len(found) > 2} if found else {}
+
+    def AbortMultipartUpload(self, Bucket: str, Key: str, UploadId: str) -> None:
+        if self._bucket("AbortMultipartUpload", Bucket)["uploads"].pop(UploadId, None) != Key:
+            raise missing("AbortMultipartUpload", "no such upload", "NoSuchUpload")
 
     def DeleteBucket(self, Bucket: str) -> None:
         if self._bucket("DeleteBucket", Bucket)["objects"]:

@@ -152,10 +152,11 @@ class Buckets:
         )
 
     def delete_object(self, name: str, key: str) -> None:
-        """Delete all versions of an object. What is gone already is no error."""
+        """Delete all versions of an object, and what is left of uploads of it. What is gone already is no error."""
         try:
             for version in self._versions(name, key):
                 self._call("DeleteObject", Bucket=name, Key=key, VersionId=version)
+            self._abort_uploads(name, key)
         except errors.ResourceNotFoundError:
             return
 
@@ -180,6 +181,28 @@ class Buckets:
             if not answer.get("IsTruncated"):
                 return found
             marks = {"KeyMarker": answer.get("NextKeyMarker"), "VersionIdMarker": answer.get("NextVersionIdMarker")}
+
+    def _abort_uploads(self, name: str, key: str) -> None:
+        """End the uploads whose process was killed: nobody sees their parts, and they are paid for."""
+        seen: set[str] = set()
+        while True:
+            try:
+                answer = self._call("ListMultipartUploads", Bucket=name, Prefix=key)
+            except errors.AccessDeniedError:
+                return  # the bucket of somebody who does not let us see them
+            listed = [each for each in answers.items(answer.get("Uploads")) if each.get("Key") == key]
+            found = {answers.text(each, "UploadId") for each in listed} - seen
+            for upload in found:
+                self._abort(name, key, upload)
+            if not found:
+                return
+            seen |= found
+
+    def _abort(self, name: str, key: str, upload: str) -> None:
+        try:
+            self._call("AbortMultipartUpload", Bucket=name, Key=key, UploadId=upload)
+        except errors.ResourceNotFoundError:
+            return
 
     def _is_private(self, name: str) -> bool:
         blocks = self._setting("GetPublicAccessBlock", name).get("PublicAccessBlockConfiguration")

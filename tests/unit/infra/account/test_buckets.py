@@ -73,6 +73,25 @@ def test_objects_come_and_go(memory: MemoryAccount, buckets: Buckets) -> None:
     buckets.delete_object("b", "k")
 
 
+def test_an_object_goes_with_its_unfinished_uploads(memory: MemoryAccount, buckets: Buckets) -> None:
+    buckets.create("b")
+    uploads = memory.s3.buckets["b"]["uploads"]
+    uploads.update({"1": "k", "2": "k", "3": "k", "theirs": "k2"})
+    buckets.delete_object("b", "k")
+    assert uploads == {"theirs": "k2"}
+
+
+def test_who_may_not_list_uploads_deletes_the_object_all_the_same(memory: MemoryAccount, buckets: Buckets) -> None:
+    def refuse(**_params: object) -> None:
+        raise errors.AccessDeniedError("no", operation="ListMultipartUploads", status=403)
+
+    buckets.create("b")
+    memory.s3.buckets["b"]["objects"]["k"] = b""
+    memory.s3.ListMultipartUploads = refuse  # type: ignore[method-assign,assignment]
+    buckets.delete_object("b", "k")
+    assert not buckets.has_object("b", "k")
+
+
 def test_a_bucket_is_deleted_with_its_objects(memory: MemoryAccount, buckets: Buckets) -> None:
     memory.s3.make("b")
     memory.s3.buckets["b"]["objects"]["k"] = b"x"
