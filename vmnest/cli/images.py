@@ -62,8 +62,8 @@ _NOTES = {
     "What is not given is as sandbox.yaml and the outputs of infra up say. What .dockerignore excludes\n"
     "is left out. Values of variables are frozen into the image: whoever may look at it can read them.",
     "inspect": "Always JSON, with or without --json.",
-    "prune": "Images stay that a live MicroVM was started from, or that a sandbox, a stack or AGENT_SANDBOX_IMAGE_ARN\n"
-    "names. It asks first; without a terminal to ask on it wants --yes.",
+    "prune": "Images stay that a live MicroVM was started from, that a sandbox or AGENT_SANDBOX_IMAGE_ARN names, and\n"
+    "that a stack has made, here or elsewhere. It asks first; without a terminal to ask on it wants --yes.",
 }
 
 
@@ -377,6 +377,7 @@ def _prune(options: _ImageOptions) -> int:
     with output.progress("deleting images", options=options):
         data = images.image_prune(
             versions=options.versions,
+            only=found,
             local=options.local or None,
             region=options.region,
             timeout=options.timeout or images.REMOVE_SECONDS,

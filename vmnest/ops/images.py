@@ -9,7 +9,7 @@ from ..wire import names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..control import Control
     from ..control.images import Image, Images, ImageVersion
@@ -29,6 +29,7 @@ __all__ = [
 
 ASK_SECONDS = 60.0
 REMOVE_SECONDS = 300.0
+_IN_CHANGE = frozenset({"CREATING", "UPDATING", "DELETING", "DELETED"})
 
 
 def image_list(
@@ -142,7 +143,9 @@ def plan_prune(
     region: str | None = None,
     timeout: float = ASK_SECONDS,
 ) -> dict[str, object]:
-    """Find the images that no live MicroVM was started from and that nothing recorded names; delete nothing.
+    """Find the images that no live MicroVM was started from and that nothing names; delete nothing.
+
+    What is being built or deleted is left out, and what has the tags of a stack: that may be recorded elsewhere.
 
     Args:
         versions: Also the versions, of images that stay, that are neither the newest that can run nor in use.
@@ -157,8 +160,11 @@ def plan_prune(
     needed = {*_needed(place), *(arn for arn, _ in in_use)}
     found: list[dict[str, object]] = []
     for image in control.images.list(deadline=deadline):
+        if image.state in _IN_CHANGE:
+            continue
         if image.image_arn not in needed:
-            found.append({"image_arn": image.image_arn, "name": image.name, "image_version": None})
+            if _is_nobodys(control.images, image, deadline):
+                found.append({"image_arn": image.image_arn, "name": image.name, "image_version": None})
         elif versions:
             kept = {number for arn, number in in_use if arn == image.image_arn}
             found += _old_versions(control.images, image, kept=kept, deadline=deadline)
@@ -168,14 +174,16 @@ def plan_prune(
 def image_prune(
     *,
     versions: bool = False,
+    only: Sequence[Mapping[str, object]] | None = None,
     local: bool | None = None,
     region: str | None = None,
     timeout: float = REMOVE_SECONDS,
 ) -> dict[str, object]:
-    """Delete the images that no live MicroVM was started from and that nothing recorded names.
+    """Delete the images that no live MicroVM was started from and that nothing names; see ``plan_prune``.
 
     Args:
         versions: Also the versions, of images that stay, that are neither the newest that can run nor in use.
+        only: Of these, what ``plan_prune`` found before and somebody agreed to.
         local: True: on this machine; False: on AWS; by default what AGENT_SANDBOX_TARGET says, else AWS.
         region: AWS region.
         timeout: Seconds that this may take.
@@ -188,6 +196,8 @@ def image_prune(
     found = planned["images"]
     assert isinstance(found, list)
     for each in found:
+        if only is not None and each not in only:
+            continue
         try:
             _remove(control, str(each["image_arn"]), each["image_version"], wait=True, deadline=deadline)
         except (errors.ServiceError, errors.ImageNotFoundError) as error:
@@ -312,10 +322,22 @@ def _needed(place: Target) -> set[str]:
 
     environ = place.environ
     configured = settings.text("image_arn", environ=environ)
-    recorded = {str(stack.outputs.get("image_arn")) for stack in state.open_default(environ).all()}
+    stacks = state.open_default(environ).all()
+    recorded = {str(stack.outputs.get("image_arn")) for stack in stacks}
+    recorded |= {resource.id for stack in stacks for resource in stack.resources.values()}
     sandboxes = {record.image_arn for record in registry.open_default().all() if record.image_arn}
     built_in = names.image_arn(region=names.LOCAL_REGION, account=names.LOCAL_ACCOUNT, name=names.LOCAL_IMAGE_NAME)
     return {*recorded, *sandboxes, built_in, configured or ""}
+
+
+def _is_nobodys(images: Images, image: Image, deadline: Deadline) -> bool:
+    """It is there, and no stack has made it. The list of images has no tags."""
+    from ..infra import ownership
+
+    try:
+        return ownership.owner_of(images.get(image.image_arn, deadline=deadline).tags) is None
+    except errors.ImageNotFoundError:
+        return False
 
 
 def _old_versions(images: Images, image: Image, *, kept: set[str], deadline: Deadline) -> Iterator[dict[str, object]]:

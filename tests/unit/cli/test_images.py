@@ -100,8 +100,8 @@ def test_nothing_to_prune_needs_no_answer(start: Start, capfd: pytest.CaptureFix
 
 
 def test_prune_tells_what_is_still_there(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
-    listed = page(image("a"), image("b"))
-    start(page(), listed, page(), listed, refused(), page(), deleting(), missing())
+    looks = [page(), page(image("a"), image("b")), *[json_answer(200, image(name)) for name in "ab"]]
+    start(*looks, *looks, refused(), page(), deleting(), missing())
     assert main(["image", "prune", "--yes"]) == 1
     captured = capfd.readouterr()
     assert captured.out == "b\n"

@@ -150,18 +150,45 @@ def test_an_image_that_is_not_there_is_not_found(start: Start):
 def test_prune_spares_what_runs_and_what_is_named(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("AGENT_SANDBOX_IMAGE_ARN", arn("configured"))
     registry.open_default().put(Record("box", microvm_id="microvm-9", image_arn=arn("recorded"), region="us-east-1"))
-    (tmp_path / "infra.json").write_text(
-        json.dumps({"stacks": {"p/s": {"resources": {}, "outputs": {"image_arn": arn("stack")}}}})
-    )
+    begun = {"kind": "microvm-image", "id": arn("begun"), "managed": True, "attrs": {"unfinished": True}}
+    stack = {"resources": {"image": begun}, "outputs": {"image_arn": arn("stack")}}
+    (tmp_path / "infra.json").write_text(json.dumps({"stacks": {"p/s": stack}}))
     listed = [
         summary("microvm-1", imageArn=arn("runs")),
         summary("microvm-2", imageArn=arn("idle"), state="TERMINATED"),
     ]
-    names = ("configured", "recorded", "stack", "runs", "idle", "unused")
-    start(page(*listed), page(*[image(name) for name in names]))
+    names = ("configured", "recorded", "stack", "begun", "runs", "idle", "unused")
+    found = [json_answer(200, image(name)) for name in ("idle", "unused")]
+    start(page(*listed), page(*[image(name) for name in names]), *found)
     found = images.plan_prune()["images"]
     assert isinstance(found, list)
     assert [each["name"] for each in found] == ["idle", "unused"]
+
+
+@pytest.mark.parametrize("state", ["CREATING", "UPDATING", "DELETING"])
+def test_prune_leaves_what_is_being_built_or_deleted(start: Start, state: str):
+    start(page(), page(image("demo", state=state)))
+    assert images.plan_prune()["images"] == []
+
+
+def test_prune_leaves_the_images_of_stacks_that_are_recorded_elsewhere(start: Start):
+    tags = {"vmnest:managed-by": "vmnest", "vmnest:project": "theirs", "vmnest:stack": "prod"}
+    peer = start(page(), page(image("theirs")), json_answer(200, image("theirs", tags=tags)))
+    assert images.plan_prune(versions=True)["images"] == []
+    assert len(peer.requests) == 3
+
+
+def test_an_image_that_goes_meanwhile_is_none_to_prune(start: Start):
+    start(page(), page(image("a")), missing())
+    assert images.plan_prune()["images"] == []
+
+
+def test_only_what_was_agreed_to_is_pruned(start: Start):
+    agreed = [{"image_arn": arn("b"), "name": "b", "image_version": None}]
+    found = [json_answer(200, image(name)) for name in "ab"]
+    peer = start(page(), page(image("a"), image("b")), *found, deleting(), missing())
+    assert images.image_prune(only=agreed)["images"] == agreed
+    assert arn("b").replace(":", "%3A") in peer.requests[4].target
 
 
 def test_prune_of_versions_keeps_the_newest_that_can_run_and_those_in_use(start: Start):
@@ -181,9 +208,10 @@ def test_prune_of_versions_keeps_the_newest_that_can_run_and_those_in_use(start:
 
 def test_prune_goes_on_after_one_that_cannot_go(start: Start):
     listed = page(image("a"), image("b"))
-    peer = start(page(), listed, refused(), page(), deleting(), missing())
-    found = images.image_prune()
-    assert found["images"] == [{"image_arn": arn("b"), "name": "b", "image_version": None}]
-    (failed,) = found["failed"]  # type: ignore[misc]
+    found = [json_answer(200, image(name)) for name in "ab"]
+    peer = start(page(), listed, *found, refused(), page(), deleting(), missing())
+    done = images.image_prune()
+    assert done["images"] == [{"image_arn": arn("b"), "name": "b", "image_version": None}]
+    (failed,) = done["failed"]  # type: ignore[misc]
     assert (failed["name"], failed["error"]["code"]) == ("a", "validation")
-    assert len(peer.requests) == 6
+    assert len(peer.requests) == 8
