@@ -36,7 +36,7 @@ def test_a_failure_leaves_what_it_concerns_and_no_more(network_bench: Bench) -> 
         network_bench.destroy()
     assert set(network_bench.account.inventory()) == {"images", "roles"}
     assert caught.value.hint is not None
-    assert "vmnest ls --all" in caught.value.hint
+    assert "vmnest ls" in caught.value.hint
     assert caught.value.hint.endswith("try again: vmnest infra destroy")
     left = caught.value.details["left"]
     assert isinstance(left, dict)

@@ -309,7 +309,7 @@ def _begin_deletion(image_arn: str, account: Account) -> None:
             return
         except (errors.ValidationError, errors.ConflictError) as error:
             if delay >= (patience.remaining() or 0.0):
-                error.add_hint("MicroVMs that were started from it must have ended: vmnest ls --all")
+                error.add_hint("MicroVMs that were started from it must have ended: vmnest ls")
                 raise
         else:
             return
