@@ -42,4 +42,4 @@ def test_the_options_exist(place: str, title: str, options: str) -> None:
     parser = importlib.import_module(f"vmnest.cli.{verb.module}").build_parser(verb)
     words.add_globals(parser)
     for option in re.findall(r"--[a-z-]+", options):
-    X
+        assert parser.is_known(option), (place, option)
