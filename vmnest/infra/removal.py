@@ -121,5 +121,6 @@ def _ordered(state: StackState) -> Iterator[tuple[str, Resource]]:
 def _step(name: str, resource: Resource) -> Step:
     slot, told = naming.slot(name), recording.told(resource)
     if resource.managed:
-        return Step(slot, resource.kind, DELETE, told, "was made for this stack")
+        content = "; all that is in it goes with it" if resource.kind == naming.BUCKET_KIND else ""
+        return Step(slot, resource.kind, DELETE, told, f"was made for this stack{content}")
     return Step(slot, resource.kind, REUSE, told, "was not made by vmnest, and stays")

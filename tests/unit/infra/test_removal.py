@@ -86,10 +86,16 @@ def test_the_plan_says_what_goes_and_what_stays() -> None:
         "role": Resource("iam-role", "theirs", False),
         "image": Resource("microvm-image", "arn:image", True),
         "role:old": Resource("iam-role", "old", True),
+        "bucket": Resource("s3-bucket", "b", True),
     }
     steps = removal.plan(StackState("demo", "dev", resources=resources)).steps
     assert [(step.resource, step.action, step.id) for step in steps] == [
         ("image", "delete", "arn:image"),
+        ("bucket", "delete", "b"),
         ("role", "reuse", "theirs"),
         ("role", "delete", "old"),
+    ]
+    assert [step.reason for step in steps][:2] == [
+        "was made for this stack",
+        "was made for this stack; all that is in it goes with it",
     ]
