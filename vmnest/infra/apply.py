@@ -79,6 +79,7 @@ class _Performance:
                 self._bring(step)
         except errors.VmnestError as error:
             self._tell(FAILED, error.message)
+            error.add_hint("What was done by then is recorded: vmnest infra up goes on from there.")
             raise
         if step.is_change or (step.action == REUSE and self.work.state != before):
             self._tell(DONE, step.reason if step.action == REUSE else "")

@@ -116,8 +116,10 @@ def test_an_answer_that_was_lost_is_looked_for(tmp_path: Path, number: int) -> N
 
 def test_an_error_ends_it_and_what_was_made_is_recorded(bench: Bench) -> None:
     bench.account.images.failures = ["CONTAINER_BUILD_FAILED"] * 3
-    with pytest.raises(errors.ImageBuildError):
+    with pytest.raises(errors.ImageBuildError) as caught:
         bench.up()
+    assert caught.value.hint is not None
+    assert caught.value.hint.endswith(" What was done by then is recorded: vmnest infra up goes on from there.")
     recorded = bench.recorded()
     assert recorded is not None
     assert list(recorded.resources) == ["role", "bucket", "guest_object", "image"]
