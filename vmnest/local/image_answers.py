@@ -14,6 +14,8 @@ from . import faults, image_store
 _LOG = logging.getLogger(__name__)
 
 TOKEN = "clientToken"  # noqa: S105 - a member's name
+# May be secret, and must not outlive their image. Who repeats a call sends them again: not kept, they are answered.
+_VARIABLES = "environmentVariables"
 
 Wire = Mapping[str, object]
 
@@ -39,18 +41,24 @@ class Answers:
             known = self._store.answer(operation, str(token))
             if known is None:
                 answer = act()
-                self._keep(operation, str(token), fingerprint=fingerprint, answer=answer)
+                self._keep(operation, params, fingerprint=fingerprint, answer=answer)
                 return answer
         if known[0] != fingerprint:
             raise faults.conflict("The client token was used before, with other parameters.")
-        return known[1]
+        return {**_sent(params), **known[1]}
 
-    def _keep(self, operation: str, token: str, *, fingerprint: str, answer: Wire) -> None:
+    def _keep(self, operation: str, params: Wire, *, fingerprint: str, answer: Wire) -> None:
+        kept = {name: value for name, value in answer.items() if _sent(params).get(name, ...) != value}
         try:
-            self._store.keep_answer(operation, token, fingerprint=fingerprint, answer=answer)
+            self._store.keep_answer(operation, str(params[TOKEN]), fingerprint=fingerprint, answer=kept)
         except errors.LocalCloudError:
             # It has happened, and the answer to this very call is worth more than that to another one.
             _LOG.exception("the answer to %s could not be noted", operation)
+
+
+def _sent(params: Wire) -> Wire:
+    """The variables of the call, as they are answered."""
+    return {_VARIABLES: params[_VARIABLES]} if _VARIABLES in params else {}
 
 
 def _fingerprint(params: Wire) -> str:

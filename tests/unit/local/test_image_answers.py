@@ -60,6 +60,16 @@ class TestOnce:
         later = image_answers.Answers(image_store.Store(str(tmp_path)))
         assert later.once("CreateMicrovmImage", params, dict) == {"a": 1}
 
+    def test_values_of_variables_are_not_noted_and_answered_all_the_same(self, answers, tmp_path):
+        variables = {"KEY": "hunter2"}
+        params = {"name": "demo", "clientToken": "t", "environmentVariables": variables}
+        for _ in range(2):
+            found = answers.once("CreateMicrovmImage", params, lambda: {"a": 1, "environmentVariables": variables})
+            assert found == {"a": 1, "environmentVariables": variables}
+        notes = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+        assert notes
+        assert not any("hunter2" in note for note in notes)
+
     def test_an_answer_that_cannot_be_noted_is_given_all_the_same(self, answers, store, monkeypatch, caplog):
         def refuse(*args, **members):
             raise errors.LocalCloudError("full")
