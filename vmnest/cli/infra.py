@@ -134,7 +134,7 @@ def _preview(options: _StackOptions) -> None:
         for note in _list(plan["notes"]):
             output.remark(str(note), options=options)
     if any(plan["has_changes"] for plan in plans):
-        output.remark("nothing was changed; vmnest infra up does it", options=options)
+        output.remark(f"nothing was changed; {_command('up', options)} does it", options=options)
 
 
 def _up(options: _StackOptions) -> None:
@@ -227,16 +227,22 @@ def _output(options: _StackOptions) -> None:
         return
     (name,) = options.names
     if name not in data:
-        raise errors.NotFoundError(f"there is no output {name}", hint=_no_output(data))
+        raise errors.NotFoundError(f"there is no output {name}", hint=_no_output(data, options))
     value = data[name]
     text = value if isinstance(value, str) else render.render_json(value).rstrip("\n")
     output.result({"name": name, "value": value}, options=options, text=f"{render.to_printable(text)}\n")
 
 
-def _no_output(data: Mapping[str, object]) -> str:
+def _no_output(data: Mapping[str, object], options: _StackOptions) -> str:
     if not data:
-        return "Nothing is up: vmnest infra up makes it."
+        where = "on this machine" if output.is_local(options=options) else "on AWS (--local: on this machine)"
+        return f"Nothing is up {where}: {_command('up', options)} makes it."
     return f"There are {', '.join(data)}."
+
+
+def _command(verb: str, options: words.Options) -> str:
+    """The command as it is to be typed for the target in use."""
+    return f"vmnest{' --local' if options.local else ''} infra {verb}"
 
 
 # -- texts -------------------------------------------------------------------------------------------------------------

@@ -94,7 +94,8 @@ class _Removal:
         )
         for hint in self._hints:
             error.add_hint(hint)
-        error.add_hint("What is left stays recorded: once that is settled, try again: vmnest infra destroy")
+        command = f"vmnest{' --local' if self._account.is_local else ''} infra destroy"
+        error.add_hint(f"What is left stays recorded: once that is settled, try again: {command}")
         raise error
 
     def _remove(self, resource: Resource) -> bool:

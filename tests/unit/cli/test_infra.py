@@ -157,13 +157,21 @@ def test_what_was_there_before_is_left(stack: MemoryAccount, tmp_path: Path, cap
     assert "theirs" in str(stack.inventory())
 
 
+NOTHING_UP = (
+    "vmnest: there is no output image_arn\n"
+    "  Nothing is up on AWS (--local: on this machine): vmnest infra up makes it.\n"
+)
+
+
 def test_outputs_are_bare_values_or_json(
     memory_account: MemoryAccount, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_stack(tmp_path / "sandbox.yaml")
     assert run(capfd, "output") == ("{}\n", "")
     out, err = run(capfd, "output", "image_arn", status=3)
-    assert (out, err) == ("", "vmnest: there is no output image_arn\n  Nothing is up: vmnest infra up makes it.\n")
+    assert (out, err) == ("", NOTHING_UP)
+    here = run(capfd, "--local", "output", "image_arn", status=3)[1]
+    assert here.endswith("  Nothing is up on this machine: vmnest --local infra up makes it.\n")
     long = "arn:" + "x" * 300
     outputs: dict[str, str | list[str]] = {"image_arn": long, "subnet_ids": ["subnet-1", "subnet-2"]}
     Store(str(tmp_path / "infra-state.json")).save(StackState("demo", "dev", region="eu-west-1", outputs=outputs))
