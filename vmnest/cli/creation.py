@@ -205,7 +205,6 @@ def remark_what_is_local(options: CreationOptions) -> None:
     """Say of a sandbox on this machine what is not as the options and the environment ask for it."""
     given = {
         "--role": options.role,
-        "--log-group": options.log_group,
         "--egress": options.egress,
         "--egress-connector": options.egress_connector if not _is_internet(options.egress_connector) else None,
     }
@@ -213,7 +212,7 @@ def remark_what_is_local(options: CreationOptions) -> None:
         if value and output.is_local(options=options):
             instead = "; see --egress-allow" if "egress" in flag else ""
             output.remark(
-                f"{flag} has no effect: a local sandbox has no role, no log group and no connector{instead}",
+                f"{flag} has no effect: a local sandbox has no role and no connector{instead}",
                 options=options,
             )
     output.remark_local_cloud(options=options)

@@ -33,7 +33,7 @@ def test_output_and_status_of_a_command_are_ours(here: LocalCloud, capfdbinary: 
         ([], []),
         (["--egress-connector", "INTERNET_EGRESS"], []),
         (["--egress-allow", "pypi.org"], []),
-        (["--role", "arn:aws:iam::111122223333:role/r", "--log-group", "g"], ["--role", "--log-group"]),
+        (["--role", "arn:aws:iam::111122223333:role/r", "--log-group", "g"], ["--role"]),
     ],
     ids=str,
 )
