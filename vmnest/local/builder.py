@@ -153,7 +153,8 @@ class Builder:
         place = build_steps.lay_context(layer, owner=self._driver.owner)
         entries = build_artifact.unpack(artifact, place, max_bytes=self._disk_bytes, owner=self._driver.owner)
         scripts = self._read(entries, place)
-        log(f"Building {spec.image_name} {spec.version}: {len(entries)} files and directories")
+        content = "1 file" if len(entries) == 1 else f"{len(entries)} files and directories"
+        log(f"Building {spec.image_name} {spec.version}: {content}")
         site = build_steps.Site(
             base=self._driver.image_base(),
             cells=self._cells,

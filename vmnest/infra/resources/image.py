@@ -204,7 +204,8 @@ def _build(step: Step, work: Work) -> Draft:
     for attempt in range(1, _MOST_BUILDS + 1):
         began = work.account.clock.time()
         draft = draft or _begin(step, work, is_first=attempt == 1)
-        work.tell(PROGRESS, f"version {draft.image_version} is being built, which takes some minutes")
+        long = "" if work.account.is_local else ", which takes some minutes"
+        work.tell(PROGRESS, f"version {draft.image_version} is being built{long}")
         try:
             version = building.wait(
                 work.account.images,
