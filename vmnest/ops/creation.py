@@ -136,6 +136,6 @@ def _egress_connectors(demand: Demand, *, local: bool | None) -> list[str] | Non
             raise errors.UsageError(
                 "no egress connector is configured",
                 hint="Set AGENT_SANDBOX_EGRESS_CONNECTOR to its ARN, name it with --egress-connector, or make one: "
-                "network.egress in sandbox.yaml, and vmnest infra up.",
+                "network.egress in sandbox.yaml, and vmnest infra up. Local sandboxes have --egress-allow.",
             )
     return None if connector is None else [connector]
