@@ -112,7 +112,9 @@ def _add_what_it_is(parser: words.Parser) -> None:
         help="variable of everything in it; NAME alone: with the value that it has here (repeatable)",
     )
     parser.option("--env-file", metavar="FILE", repeat=True, help="file of such variables, one a line (repeatable)")
-    parser.option("--secret", metavar="NAME", repeat=True, help="the same as --env NAME (repeatable)")
+    parser.option(
+        "--secret", metavar="NAME", repeat=True, help="the same as --env NAME: the image keeps its value (repeatable)"
+    )
     parser.switch("--hooks", help="call its lifecycle hooks (default: if vmnest's agent is in DIR)")
     parser.switch("--no-hooks", help="do not call any")
     parser.switch("--all-capabilities", help="give its programs all capabilities of the kernel")
