@@ -1,6 +1,7 @@
 """The program that copies files into an image: it runs inside a sandbox, whose own links and modes decide.
 
-Stand-alone: its source is handed to the sandbox's interpreter, Python 3.9 or newer, with one argument, a JSON object::
+Stand-alone: its source is handed to the sandbox's interpreter, Python 3.9 or newer, with a JSON object, which is cut
+into arguments since none can be of any length::
 
     {"do": "make", "path": PATH}
     {"do": "copy", "sources": [[NAME, PLACE], …], "target": PATH, "is_folder": …, "mode": … or null, "unpacks": …}
@@ -137,4 +138,4 @@ def _literal(pattern: str) -> Iterable[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main("".join(sys.argv[1:])))

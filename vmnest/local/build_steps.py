@@ -30,6 +30,8 @@ _SCHEMA = 1
 _PROGRAM = importlib.resources.files(__package__).joinpath("build_inside.py").read_text(encoding="utf-8")
 _PYTHON = (f"{skeleton.PROGRAMS_FOLDER}/python", "-I", "-S", "-c", _PROGRAM)
 
+_ARGUMENT_CHARACTERS = 1 << 16  # the kernel takes somewhat less than twice that in one
+
 Log = Callable[[str], None]
 
 
@@ -191,7 +193,7 @@ class Site:
 
         def make(path: str) -> None:
             layers = self.layers.paths(stack.names)
-            command = (*_PYTHON, json.dumps(request))
+            command = (*_PYTHON, *_cut(json.dumps(request)))
             self._execute(Step(command, (extra_layer, *layers) if extra_layer else layers, keep_layer_at=path), action)
 
         return self._ensure(stack, action, ["work", request, digest], make)
@@ -243,6 +245,10 @@ class Site:
                 gate.close()
         if ended != interface.Ended(0, None, interface.EXITED):
             raise StepFailedError(action.line, f"the command {tell_end(ended, step)}", ended=ended)
+
+
+def _cut(text: str) -> list[str]:
+    return [text[at : at + _ARGUMENT_CHARACTERS] for at in range(0, len(text), _ARGUMENT_CHARACTERS)]
 
 
 def _check_target(action: Copy, sources: Sequence[tuple[str, str]], is_folder: Callable[[str], bool]) -> None:

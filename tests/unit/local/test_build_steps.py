@@ -69,6 +69,12 @@ def test_files_are_copied_as_they_are(builds: Builds) -> None:
     ]
 
 
+def test_a_pattern_may_mean_very_many_files(builds: Builds) -> None:
+    files = {f"a-name-of-some-length-{number}.txt": "" for number in range(4000)}
+    built = builds.build("FROM x\nCOPY *.txt /opt/all/" + END, files)
+    assert builds.show(built, "ls /opt/all | wc -l") == "4000"
+
+
 def test_copies_go_through_the_links_of_the_image(builds: Builds) -> None:
     built = builds.build(
         "FROM x\nRUN mkdir /opt/real && ln -s /opt/real /srv/link\nCOPY run.sh /srv/link/" + END, FILES
