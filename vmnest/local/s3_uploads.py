@@ -111,7 +111,11 @@ class Uploads:
                     f"The bucket has {MAX_UPLOADS} unfinished uploads.", error_type="TooManyUploads", status=400
                 )
             place = keeping.open_folder(os.path.join(folder, upload.upload_id))
-            keeping.save(os.path.join(place, _UPLOAD_FILE), _to_wire(upload), synced=False)
+            try:
+                keeping.save(os.path.join(place, _UPLOAD_FILE), _to_wire(upload), synced=False)
+            except BaseException:  # a full disk: a folder of no upload would count as one for ever
+                _discard(place)
+                raise
         return upload
 
     def get(self, bucket: str, key: str, upload_id: str) -> Upload:

@@ -77,6 +77,13 @@ def test_parts_become_one_object_and_nothing_is_left(uploads, store, spool, tmp_
     assert os.listdir(tmp_path / "account" / "s3" / "one" / "uploads") == []
 
 
+def test_an_upload_that_cannot_be_noted_leaves_nothing(uploads, tmp_path):
+    content = s3_records.Content(metadata={"m": b"no text"})
+    with pytest.raises(TypeError):
+        uploads.begin("one", "k", content=content, algorithm="", checksum_type="COMPOSITE")
+    assert not list(tmp_path.glob("account/s3/one/uploads/*"))
+
+
 def test_a_part_that_comes_again_replaces_the_first(uploads, spool, tmp_path):
     upload = begin(uploads)
     put(uploads, upload, 1, b"old", spool)
