@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors, settings
 from ..ops import builds, images
-from . import asking, infra_progress, output, render, values, variables, words
+from . import asking, batch, infra_progress, output, render, values, variables, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -333,23 +333,24 @@ def _logs(options: _ImageOptions) -> None:
 
 
 def _remove(options: _ImageOptions) -> None:
-    removed = []
-    for name in options.names:
+    names: list[str] = []
+
+    def remove(name: str) -> dict[str, object]:
         with output.progress(f"deleting {name}", options=options):
-            removed.append(
-                images.image_remove(
-                    image=name,
-                    image_version=options.image_version,
-                    wait=not options.no_wait,
-                    local=options.local or None,
-                    region=options.region,
-                    timeout=options.timeout or images.REMOVE_SECONDS,
-                )
+            removed = images.image_remove(
+                image=name,
+                image_version=options.image_version,
+                wait=not options.no_wait,
+                local=options.local or None,
+                region=options.region,
+                timeout=options.timeout or images.REMOVE_SECONDS,
             )
-        if not options.json:
-            output.result({}, options=options, text=f"{render.to_printable(name)}\n")
-    if options.json:
-        output.result({"images": removed}, options=options, text="")
+        names.append(name)
+        return removed
+
+    answers, failed = batch.attempt(remove, options.names, options=options)
+    text = "".join(f"{render.to_printable(name)}\n" for name in names)
+    batch.conclude(answers, failed, options=options, done="images", text=text)
 
 
 def _prune(options: _ImageOptions) -> int:

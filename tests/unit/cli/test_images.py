@@ -86,6 +86,21 @@ def test_several_are_removed_and_told_one_by_one(start: Start, capfd: pytest.Cap
     assert "microvm-1" in captured.err
 
 
+def test_one_that_cannot_be_removed_keeps_none_of_the_others(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
+    script = [deleting(), missing(), page(), deleting(), missing()]
+    start(*script)
+    assert main(["image", "rm", arn("a"), "nope", arn("b")]) == 3
+    captured = capfd.readouterr()
+    assert captured.out == f"{arn('a')}\n{arn('b')}\n"
+    assert "'nope'" in captured.err
+    start(*script)
+    assert main(["image", "rm", arn("a"), "nope", arn("b"), "--json"]) == 3
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    told = json.loads(captured.err)["error"]["details"]["images"]
+    assert [each["image_arn"] for each in told] == [arn("a"), arn("b")]
+
+
 def test_removal_without_waiting(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     peer = start(deleting())
     assert main(["image", "rm", arn("a"), "--no-wait", "--json"]) == 0
