@@ -59,8 +59,10 @@ def check_settings(*, memory_mib: int | None, environment: Mapping[str, str]) ->
 
 def _check_variable(name: str, value: str) -> None:
     if not _NAME.fullmatch(name) or len(name) > MAX_VARIABLE_NAME:
+        # What was meant as NAME=SECRET has its secret in the name.
+        shown = f"{name.partition('=')[0][:80]}=..." if "=" in name else name[:80]
         raise errors.GuestImageError(
-            f"no variable can be named {name[:80]!r}",
+            f"no variable can be named {shown!r}",
             hint=f"A name has 1 to {MAX_VARIABLE_NAME} characters, no spaces and no equals sign.",
         )
     if name in RESERVED_VARIABLES:

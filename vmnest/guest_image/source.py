@@ -56,4 +56,6 @@ def _check_dockerfile(path: str) -> None:
         return
     others = sorted(name for name in os.listdir(path) if name.lower() == DOCKERFILE.lower())
     hint = f"Rename {others[0]}: the name counts by the letter." if others else "It must stand at its top level."
+    if DOCKERFILE in others:
+        hint = "What has that name must be a regular file, or a link to one."
     raise errors.GuestImageError(f"{path} has no file {DOCKERFILE}", hint=hint)

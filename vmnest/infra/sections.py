@@ -175,10 +175,11 @@ class Section:
         if node is None or _is_nothing(node):
             return {}
         if not isinstance(node, Entries):
-            raise self.fail(key, f"must be a mapping of {expected}, and is {_describe(node)}")
+            what = "a single text" if isinstance(node, Scalar) else _describe(node)  # which may be NAME=SECRET
+            raise self.fail(key, f"must be a mapping of {expected}, and is {what}")
         found = {}
         for name, value in node.members.items():
-            shown = errors.quote(f"{key}.{name}", limit=100)
+            shown = errors.quote(f"{key}.{_without_value(name)}", limit=100)
             found[name] = self._as_text(value, shown, expected="a text") if not _is_nothing(value) else ""
             problem = check(name, found[name])
             if problem:
@@ -205,6 +206,12 @@ class Section:
         if isinstance(node, Scalar) and node.kind in (FLAG, NOTHING):
             hint = f'If that word is meant, put it in quotes: "{node.text}"' if node.text else None
         raise self.fail(key, f"must be {expected}, and is {_describe(node)}", node=node, hint=hint)
+
+
+def _without_value(name: str) -> str:
+    """A key as it may be shown: what was meant as NAME=SECRET has its secret in the key."""
+    head, mark, _ = name.partition("=")
+    return f"{head}=..." if mark else head
 
 
 def _is_nothing(node: Node) -> bool:

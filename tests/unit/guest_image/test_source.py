@@ -50,6 +50,13 @@ def test_a_dockerfile_of_another_spelling_is_named(tmp_path: Path):
     assert "Rename dockerfile" in str(caught.value.hint)
 
 
+def test_a_dockerfile_that_is_no_file_is_not_to_be_renamed(tmp_path: Path):
+    (tmp_path / "guest" / "Dockerfile").mkdir(parents=True)
+    with pytest.raises(errors.GuestImageError, match="no file Dockerfile") as caught:
+        source.find(folder=str(tmp_path))
+    assert "a regular file" in str(caught.value.hint)
+
+
 def test_a_dangling_guest_is_not_replaced_silently(tmp_path: Path):
     (tmp_path / "guest").symlink_to("nowhere")
     with pytest.raises(errors.GuestImageError, match="does not exist"):
