@@ -170,6 +170,7 @@ def test_what_is_not_allowed_is_named_and_up_goes_on_once_it_is(account: Minista
         assert (done.status, done.out) == (1, b"")
         assert f"not authorized to perform: {action}" in done.remarks
         assert "Allow the named action" in done.remarks
+        assert "What was done by then is recorded: vmnest infra up goes on from there." in done.remarks
         assert account.user["AWS_SECRET_ACCESS_KEY"] not in done.remarks
         made.append(sum(map(len, account.inventory().values())))
     assert made == sorted(made)
