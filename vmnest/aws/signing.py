@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 from .credentials import Credentials, Secret
 
 __all__ = [
-    "sign", "verify", "claimed_service", "Verified", "SignatureError", "Credentials", "Secret",
+    "sign", "verify", "claimed_access_key", "claimed_service", "Verified", "SignatureError", "Credentials", "Secret",
     "Scope", "canonical_request", "string_to_sign", "signature", "canonical_path", "canonical_query",
     "EMPTY_SHA256", "UNSIGNED_PAYLOAD", "STREAMING_UNSIGNED_PAYLOAD", "SKEW_SECONDS",
 ]  # fmt: skip
@@ -294,6 +294,14 @@ def claimed_service(headers: Headers) -> str | None:
     """The service that a request says it is signed for; None if it does not say. Nothing is verified."""
     try:
         return _parse_authorization(headers).scope.service
+    except SignatureError:
+        return None
+
+
+def claimed_access_key(headers: Headers) -> str | None:
+    """The access key that a request says it is signed with; None if it does not say. Nothing is verified."""
+    try:
+        return _parse_authorization(headers).access_key
     except SignatureError:
         return None
 

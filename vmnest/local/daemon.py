@@ -358,6 +358,7 @@ def _open_front(control: api.ControlPlane, kept: account.Account, *, folder: str
     return front.Front(
         control.answer,
         s3=s3_service.S3(kept.objects, folder=folder, keys=keys),
+        access_key=keys.access_key,
         others={
             iam_calls.SERVICE: iam_calls.Iam(kept.roles).service(known).answer,
             sts.SERVICE: sts.service(known).answer,

@@ -1,7 +1,8 @@
 """The one listener of the control plane: which service a request is for, by the scope that it is signed for.
 
 Nothing is verified here: the service that is claimed holds the request to its claim. What is not signed goes to the
-control plane, which refuses it.
+control plane, which refuses it. Whoever does not even name our access key is refused without his body being read: every
+user of this machine can connect, and thousands of bodies would fill its memory.
 """
 
 from __future__ import annotations
@@ -22,14 +23,21 @@ class Front:
         control: Of Lambda, and of what is signed for nothing that is here.
         s3: Bodies of its requests may be large: it reads them itself.
         others: Further services by their signing names.
+        access_key: The one that requests are signed with.
     """
 
     def __init__(
-        self, control: httpd.Answer, *, s3: s3_service.S3, others: Mapping[str, httpd.Answer] | None = None
+        self,
+        control: httpd.Answer,
+        *,
+        s3: s3_service.S3,
+        others: Mapping[str, httpd.Answer] | None = None,
+        access_key: str,
     ) -> None:
         self._s3 = s3
-        self._control = httpd.with_body(control)
-        self._others = {name: httpd.with_body(answer) for name, answer in (others or {}).items()}
+        self._control = control
+        self._others = dict(others or {})
+        self._access_key = access_key
 
     def idle_seconds(self) -> float:
         """For how long nobody has sent or fetched an object, which may take minutes."""
@@ -41,4 +49,7 @@ class Front:
         # A signed URL has its signature in the query; S3 says that there are none here.
         if service == s3_service.SERVICE or (service is None and _PRESIGNED in request.target):
             return self._s3.respond(request, incoming)
-        return self._others.get(service or "", self._control)(request, incoming)
+        answer = self._others.get(service or "", self._control)
+        if signing.claimed_access_key(request.fields) != self._access_key:
+            return answer(request, b"")
+        return httpd.with_body(answer)(request, incoming)

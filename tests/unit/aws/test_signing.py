@@ -678,6 +678,13 @@ def test_the_claimed_service_is_read_and_not_verified() -> None:
     assert signing.claimed_service([("Authorization", "Basic x")]) is None
 
 
+def test_the_claimed_access_key_is_read_and_not_verified() -> None:
+    headers = Request().sign(service="logs")
+    assert signing.claimed_access_key(change(headers, "X-Amz-Date", "never")) == "AKIDEXAMPLE"
+    assert signing.claimed_access_key([]) is None
+    assert signing.claimed_access_key([("Authorization", "Basic x")]) is None
+
+
 @given(text=st.text(max_size=200))
 def test_any_authorization_is_accepted_or_refused_and_never_breaks(text: str) -> None:
     with pytest.raises(signing.SignatureError):

@@ -4,7 +4,8 @@ from datetime import datetime, timezone
 
 import pytest
 
-from tests.support.account import ScriptedStream, signed
+from tests.support.account import CREDENTIALS, ScriptedStream, signed
+from vmnest.aws.signing import Credentials
 from vmnest.local import front, httpd
 from vmnest.wire import http1
 
@@ -14,15 +15,18 @@ def doors(s3):
     def named(name):
         return lambda request, body: httpd.Reply(200, [], name + b" " + body)
 
-    return front.Front(named(b"control"), s3=s3.service, others={"iam": named(b"iam")})
+    return front.Front(
+        named(b"control"), s3=s3.service, others={"iam": named(b"iam")}, access_key=CREDENTIALS.access_key
+    )
 
 
 def ask(doors, request, body=b""):
     return doors.respond(request, httpd.Incoming(ScriptedStream(body), request))
 
 
-def request(service, body=b""):
-    signed_request = signed("POST", "/", body, service=service, when=datetime.now(timezone.utc))
+def request(service, body=b"", credentials=CREDENTIALS):
+    now = datetime.now(timezone.utc)
+    signed_request = signed("POST", "/", body, service=service, when=now, credentials=credentials)
     return http1.Request("POST", "/", [*signed_request.fields, ("Content-Length", str(len(body)))])
 
 
@@ -42,6 +46,17 @@ def test_what_is_not_signed_is_for_the_control_plane(doors):
 def test_a_signed_url_is_for_s3(doors):
     answer = ask(doors, http1.Request("GET", "/b/k?X-Amz-Credential=x", [("Host", "h")]))
     assert (answer.status, b"signed URLs" in answer.body) == (501, True)
+
+
+def test_the_body_of_whoever_has_not_our_key_is_not_read(doors):
+    others = Credentials("SOMEBODYS", CREDENTIALS.secret_key)
+    for service in ("lambda", "iam"):
+        foreign = request(service, b"x", credentials=others)
+        incoming = httpd.Incoming(ScriptedStream(b"x"), foreign)
+        assert doors.respond(foreign, incoming).body in {b"control ", b"iam "}
+        assert not incoming.is_complete
+    unsigned = http1.Request("POST", "/", [("Host", "h"), ("Content-Length", str(10 * httpd.MAX_BODY_BYTES))])
+    assert ask(doors, unsigned).body == b"control "
 
 
 def test_bodies_of_all_but_s3_are_small(doors):
