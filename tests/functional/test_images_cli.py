@@ -163,3 +163,15 @@ def test_prune_asks_and_removes_what_nothing_needs(cli: Cli, guest: Path, plain:
         assert cli("image", "inspect", "needed").status == 0
     finally:
         cli("rm", "user")
+
+
+def test_an_interrupted_build_says_that_it_goes_on(cli: Cli, plain: Path) -> None:
+    (plain / "Dockerfile").write_text('FROM scratch\nRUN sleep 3\nCMD ["sleep", "600"]\n')
+    with Terminal(
+        [*PROGRAM, "image", "build", str(plain), "--name", "slow"], env={**cli.environ, "PYTHONPATH": str(ROOT)}
+    ) as terminal:
+        terminal.read_until(b"building version 1.0")
+        terminal.type(b"\x03")
+        assert terminal.wait() == 130
+        assert b"the build goes on without us" in terminal.seen + terminal.read_rest()
+    assert "1.0" in cli("image", "versions", "slow").text

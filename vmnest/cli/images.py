@@ -122,7 +122,7 @@ def _add_what_it_is(parser: words.Parser) -> None:
 
 
 def _add_how_it_is_built(parser: words.Parser) -> None:
-    parser.option("--base-image", metavar="ARN", help="the service's image to build on (default: its newest)")
+    parser.option("--base-image", metavar="NAME|ARN", help="the service's image to build on (default: its newest)")
     parser.option("--base-image-version", metavar="VERSION", help="version of that (default: its newest)")
     parser.option("--log-group", metavar="NAME", help="CloudWatch log group of the build")
     parser.option(
@@ -175,6 +175,7 @@ class _Shown:
     def __init__(self, board: infra_progress.Board) -> None:
         self._board = board
         self._told = 0
+        self.has_begun = False
 
     def on_remark(self, text: str) -> None:
         """A line that stays."""
@@ -190,6 +191,7 @@ class _Shown:
 
     def on_state(self, text: str) -> None:
         """How far the build is."""
+        self.has_begun = True
         self._tell("progress", text)
 
     def _tell(self, phase: str, text: str, *, about: str = "image") -> None:
@@ -207,15 +209,21 @@ def _build(options: _BuildOptions) -> None:
         output.warnings_as_remarks(options=options),
         infra_progress.Board(shown=is_shown) as board,
     ):
-        data = builds.build_image(
-            directory=options.names[0] if options.names else None,
-            wish=_wish(options),
-            wait=not options.no_wait,
-            local=options.local or None,
-            region=options.region,
-            timeout=options.timeout or builds.BUILD_SECONDS,
-            front=_Shown(board),
-        )
+        shown = _Shown(board)
+        try:
+            data = builds.build_image(
+                directory=options.names[0] if options.names else None,
+                wish=_wish(options),
+                wait=not options.no_wait,
+                local=options.local or None,
+                region=options.region,
+                timeout=options.timeout or builds.BUILD_SECONDS,
+                front=shown,
+            )
+        except (KeyboardInterrupt, failure.Ended):
+            if shown.has_begun:
+                shown.on_remark("the build goes on without us; vmnest image versions tells what became of it")
+            raise
     output.result(data, options=options, text=f"{render.to_printable(data['image_arn'])}\n")
     done = "being built" if options.no_wait else "built"
     output.remark(f"version {data['image_version']} of {data['name']} is {done}", options=options)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from .. import deadline as deadlines
 from .. import errors
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
+from ..wire import names
 from . import outages
 from .images import Build, Draft, Images, ImageVersion
 
@@ -30,7 +31,7 @@ HINTS = {
     "S3_CROSS_REGION_ACCESS_DENIED": "The bucket must be in the region of the image.",
     "ARCHIVE_DOCKERFILE_NOT_FOUND": "The Dockerfile must stand at the root of the zip.",
     "ARCHIVE_INVALID": "The artifact must be a zip.",
-    "CONTAINER_BUILD_FAILED": "A step of the Dockerfile failed: vmnest image logs shows which one.",
+    "CONTAINER_BUILD_FAILED": "A step of the Dockerfile failed: {logs} shows which one.",
     "DISK_STORAGE_FULL": "The build ran out of disk: install less, or remove caches in the same RUN step.",
     "INTERNAL_PLATFORM_ERROR": "That is the service's fault: build again.",
 }
@@ -38,7 +39,7 @@ _TEXT_HINTS = (
     ("container image build failed", HINTS["CONTAINER_BUILD_FAILED"]),
     (
         "failed to start container",
-        "The image needs a CMD that goes on running; vmnest image logs shows what it printed.",
+        "The image needs a CMD that goes on running; {logs} shows what it printed.",
     ),
     ("ready hook", "The /ready hook must answer 200 once the program serves, 503 until then (see --hooks)."),
     ("validate hook", "The /validate hook must answer 200 on a MicroVM that was started from the snapshot."),
@@ -112,7 +113,7 @@ def failure(images: Images, draft: Draft, version: ImageVersion, *, deadline: De
     reason = "; ".join(reasons) or version.state_reason or "the service gives no reason"
     return errors.ImageBuildError(
         f"version {draft.image_version} of image {draft.image_arn.rpartition(':')[2]} was not built: {reason}",
-        hint=hint(reason),
+        hint=hint(reason, image_arn=draft.image_arn),
         details={
             "image_arn": draft.image_arn,
             "image_version": draft.image_version,
@@ -121,12 +122,15 @@ def failure(images: Images, draft: Draft, version: ImageVersion, *, deadline: De
     )
 
 
-def hint(reason: str) -> str | None:
-    """What to do about the reason of a failed build, if that is known."""
-    for code, text in HINTS.items():
-        if code in reason:
-            return text
-    return next((text for words, text in _TEXT_HINTS if words in reason.lower()), None)
+def hint(reason: str, *, image_arn: str) -> str | None:
+    """What to do about the reason of an image's failed build, if that is known."""
+    known = (text for code, text in HINTS.items() if code in reason)
+    text = next(known, None) or next((text for words, text in _TEXT_HINTS if words in reason.lower()), None)
+    if text is None:
+        return None
+    account, name = image_arn.split(":")[4], image_arn.rpartition(":")[2]
+    target = " --local" if account == names.LOCAL_ACCOUNT else ""
+    return text.format(logs=f"vmnest{target} image logs {name}")
 
 
 def wait_deleted(images: Images, image_arn: str, *, deadline: Deadline, clock: Clock = SYSTEM_CLOCK) -> None:

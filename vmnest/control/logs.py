@@ -1,12 +1,14 @@
 """What was logged about an image's build, from CloudWatch Logs.
 
-A version's builds, and later the MicroVMs that are started from it, write to one group; the streams tell them apart by
-names whose form is not documented. So a build's log is taken to be what was written between the version's beginning and
-its end. The output of the Dockerfile's steps comes all at once, at the end.
+All versions' builds, and the MicroVMs that are started from them, write to one group. A version's build is taken to be
+what was written between its beginning and its end, but for streams whose names tell another version: they were seen as
+``2026/09/15[2.0]...``, with ``[0.0]`` for the Dockerfile's steps; their form is not documented, so that one without a
+version counts. The output of the steps comes all at once, at the end.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -24,6 +26,8 @@ _LONGEST_LINE = 300
 # Reading a log must not hold up the error that it explains.
 _TAIL_SECONDS = 15.0
 _MOST_TAIL_EVENTS = 50_000
+_STREAM_VERSION = re.compile(r"\[(\d+\.\d+)\]")
+_NO_VERSION = "0.0"
 _FINAL_STATES = ("SUCCESSFUL", "FAILED", "DELETING", "DELETE_FAILED")
 
 
@@ -58,15 +62,23 @@ def build_log(service: Service, version: ImageVersion, *, deadline: Deadline) ->
         params["endTime"] = int((version.updated_at.timestamp() + MARGIN_SECONDS) * 1000)
     try:
         for event in service.pages("FilterLogEvents", params, deadline=deadline, items="events"):
-            yield _line(event)
+            line = _line(event)
+            if _may_be_of(version.image_version, line.stream):
+                yield line
     except errors.ResourceNotFoundError:
         return
 
 
 def tail(
-    service: Service, group: str, *, since: float, deadline: Deadline, clock: Clock = SYSTEM_CLOCK
+    service: Service,
+    group: str,
+    *,
+    image_version: str,
+    since: float,
+    deadline: Deadline,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> tuple[str, ...]:
-    """The last lines that were logged since then (seconds since the epoch); none if they cannot be had.
+    """The last lines of a version's build since then (seconds since the epoch); none if they cannot be had.
 
     For the failure of a build: there may be no such group, or no right to read it, and then its reason must do.
     """
@@ -76,14 +88,20 @@ def tail(
     try:
         events = service.pages("FilterLogEvents", params, deadline=patience, items="events")
         for number, event in enumerate(events, start=1):
-            lines.extend(
-                errors.quote(line, limit=_LONGEST_LINE) for line in _line(event).message.splitlines() if line.strip()
-            )
+            line = _line(event)
+            if _may_be_of(image_version, line.stream):
+                shown = (text for text in line.message.splitlines() if text.strip())
+                lines.extend(errors.quote(text, limit=_LONGEST_LINE) for text in shown)
             if number >= _MOST_TAIL_EVENTS:
                 break
     except errors.VmnestError:
         return tuple(lines)
     return tuple(lines)
+
+
+def _may_be_of(image_version: str, stream: str) -> bool:
+    told = _STREAM_VERSION.search(stream)
+    return told is None or told[1] in (image_version, _NO_VERSION)
 
 
 def _line(event: dict[str, object]) -> LogLine:

@@ -93,7 +93,7 @@ def find_stack(
         what = f"the output {having}" if having else "outputs"
         raise errors.ConfigurationError(
             f"{default} names several stacks with {what}: {', '.join(each.label for each in meant)}",
-            hint="Say which by an option, or let AGENT_SANDBOX_SETUP name a file with one of them.",
+            hint="Let AGENT_SANDBOX_SETUP name a file with one of them, or give what is needed by an option (--image).",
         )
     return meant[0] if meant else None
 

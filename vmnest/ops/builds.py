@@ -188,4 +188,5 @@ def _log_tail(draft: Draft, images: Images, *, place: Target) -> list[str]:
         return []  # then the reason of the build must do
     since = version.created_at.timestamp() if version.created_at else 0.0
     service = place.service("logs", deadline=patience)
-    return list(logs.tail(service, logs.group_of(version), since=since, deadline=patience))
+    group = logs.group_of(version)
+    return list(logs.tail(service, group, image_version=version.image_version, since=since, deadline=patience))

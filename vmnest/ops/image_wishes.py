@@ -41,7 +41,7 @@ class Wish:
         memory: Its MicroVMs' memory in MiB: 512, 1024, 2048, 4096 or 8192.
         environment: Variables of everything in it.
         hooks: Whether it has lifecycle hooks; by default if vmnest's agent is in the directory.
-        base_image: ARN of the service's image to build on.
+        base_image: The service's image to build on, a name or an ARN.
         base_image_version: Version of that.
         capabilities: Give its programs all capabilities of the kernel.
         log_group: CloudWatch log group of the build.
@@ -195,16 +195,16 @@ class Intent:
 
     def base_image(self, images: Images, deadline: Deadline) -> str:
         """The service's image to build on."""
-        configured = self.wish.base_image or (self.stack.image.base_image_arn if self.stack else None)
-        if configured:
-            return configured
-        newest = next(images.managed(deadline=deadline), None)
-        if newest is None:
-            raise errors.ImageNotFoundError(
-                f"the service has no image to build on in {self.place.region}",
-                hint="Name one with --base-image, or choose another region.",
-            )
-        return newest
+        wanted = self.wish.base_image or (self.stack.image.base_image_arn if self.stack else None)
+        if wanted and wanted.startswith("arn:"):
+            return wanted
+        for arn in images.managed(deadline=deadline):
+            if not wanted or arn.rpartition(":")[2] == wanted:
+                return arn
+        raise errors.ImageNotFoundError(
+            f"the service has no image {wanted or 'to build on'} in {self.place.region}",
+            hint="vmnest image ls --managed lists them; choose one with --base-image, or another region.",
+        )
 
     def spec(self, *, uri: str, role: str, base_image: str, hooks: Hooks | None) -> ImageSpec:
         """All that the version is made of."""

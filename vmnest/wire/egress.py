@@ -22,6 +22,7 @@ from . import hostnames
 __all__ = ["ANYWHERE", "INTERNET", "NOWHERE", "PUBLIC", "Rule", "Rules", "parse"]
 
 INTERNET = "internet"
+_NOTHING = "none"
 DEFAULT_PORTS = (80, 443)
 MAX_RULES = 256
 _WILDCARD = "*."
@@ -95,6 +96,8 @@ def _parse(text: str) -> Rule:
     text = text.strip()
     if text.lower() == INTERNET:
         return Rule("", ())
+    if text.lower() == _NOTHING:
+        raise errors.UsageError("none is no host", hint="Without any rule nothing is reached: leave it out.")
     is_wildcard = text.startswith(_WILDCARD)
     try:
         host, ports = _split(text.removeprefix(_WILDCARD))

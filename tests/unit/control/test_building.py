@@ -65,7 +65,7 @@ def test_a_failed_build_says_what_each_build_says(controls: Controls):
     made = controls(at("FAILED", status="INACTIVE"), json_answer(200, {"items": reasons, "nextToken": None}))
     with pytest.raises(errors.ImageBuildError, match=r"version 2\.0 of image demo was not built: CONTAINER_") as caught:
         wait(made)
-    assert "vmnest image logs" in str(caught.value.hint)
+    assert "vmnest image logs demo" in str(caught.value.hint)
     assert [(one["generation"], one["state"]) for one in caught.value.details["builds"]] == [
         ("4", "FAILED"),
         ("3", "SUCCESSFUL"),
@@ -83,11 +83,11 @@ def test_a_failed_build_says_what_each_build_says(controls: Controls):
     ],
 )
 def test_reasons_that_are_known_come_with_advice(reason, words):
-    assert words in str(building.hint(reason))
+    assert words in str(building.hint(reason, image_arn=IMAGE_ARN))
 
 
 def test_no_advice_is_made_up():
-    assert building.hint("something new") is None
+    assert building.hint("something new", image_arn=IMAGE_ARN) is None
 
 
 def test_a_failure_without_any_reason_is_told(controls: Controls):
@@ -169,3 +169,8 @@ def test_other_quotas_are_not_waited_for(controls: Controls):
     made = controls(full("The base maximum allocated memory limit has been reached for this account."))
     with pytest.raises(errors.QuotaExceededError, match="memory limit"):
         begin(made, [])
+
+
+def test_advice_names_the_command_for_this_machines_images():
+    arn = "arn:aws:lambda:us-east-1:000000000000:microvm-image:mine"
+    assert "vmnest --local image logs mine" in str(building.hint("CONTAINER_BUILD_FAILED", image_arn=arn))

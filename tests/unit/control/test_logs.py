@@ -53,6 +53,13 @@ def test_all_pages_of_the_time_of_the_build_are_read(ask):
     assert second["nextToken"] == "t"
 
 
+def test_streams_of_other_versions_are_left_out(ask):
+    streams = ["2026/09/15[1.0]microvm-1", "2026/09/15[2.0]microvm-2", "2026/09/15[0.0]microvm-3", "2.0/uuid"]
+    events = [{"timestamp": 1800000000000, "logStreamName": name, "message": name} for name in streams]
+    found, _ = ask(VERSION, json_answer(200, {"events": events}))
+    assert [line.message for line in found] == streams[1:]
+
+
 def test_a_build_that_goes_on_has_no_end(ask):
     _, (sent,) = ask(VERSION._replace(state="IN_PROGRESS", log_group="/mine"), page())
     assert "endTime" not in sent
@@ -76,7 +83,7 @@ def test_no_right_to_read_is_told(ask):
 
 def tail(memory: MemoryAccount, clock: FakeClock) -> tuple[str, ...]:
     service: Any = memory.service("logs")
-    return logs.tail(service, "/g", since=10.5, deadline=Deadline(60, clock=clock), clock=clock)
+    return logs.tail(service, "/g", image_version="2.0", since=10.5, deadline=Deadline(60, clock=clock), clock=clock)
 
 
 def test_the_last_lines_are_read(fake_clock: FakeClock) -> None:

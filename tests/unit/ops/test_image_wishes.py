@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from vmnest import errors
+from vmnest.control.images import Images
 from vmnest.deadline import Deadline
 from vmnest.ops import image_wishes
 from vmnest.ops.image_wishes import Intent, Wish
@@ -137,3 +140,20 @@ def test_what_a_local_build_may_reach_travels_beside_the_request() -> None:
 
 def test_a_wish_does_not_show_its_variables() -> None:
     assert "secret" not in repr(Wish(name="x", environment={"A": "secret"}))
+
+
+class Managed:
+    """The service's own images, as far as a choice among them needs them."""
+
+    def managed(self, *, deadline: Deadline) -> Iterator[str]:
+        yield from (f"arn:aws:lambda:us-east-1:aws:microvm-image:{name}" for name in ("al2025-1", "al2023-1"))
+
+
+def test_the_base_image_is_the_newest_or_named() -> None:
+    images, deadline = cast("Images", Managed()), Deadline(5)
+    assert resolve(Wish(name="x")).base_image(images, deadline).endswith(":al2025-1")
+    assert resolve(Wish(name="x", base_image="al2023-1")).base_image(images, deadline).endswith(":al2023-1")
+    assert resolve(Wish(name="x", base_image="arn:mine")).base_image(images, deadline) == "arn:mine"
+    with pytest.raises(errors.ImageNotFoundError, match="no image al2 in us-east-1") as caught:
+        resolve(Wish(name="x", base_image="al2")).base_image(images, deadline)
+    assert "--managed" in str(caught.value.hint)

@@ -111,3 +111,10 @@ def test_a_rule_is_one_or_is_refused(text: str) -> None:
     except errors.UsageError:
         return
     assert egress.parse(rules.texts) == rules
+
+
+@pytest.mark.parametrize("text", ["none", "None", " NONE "])
+def test_none_is_no_host(text):
+    with pytest.raises(errors.UsageError, match="none is no host") as caught:
+        egress.parse([text])
+    assert "leave it out" in str(caught.value.hint)

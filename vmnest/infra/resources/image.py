@@ -322,7 +322,14 @@ def _explain(error: errors.ImageBuildError, work: Work, *, since: float) -> None
     wanted = work.inputs.stack.image
     group = wanted.log_group or f"{logs.GROUP_PREFIX}{wanted.name}"
     account = work.account
-    lines = logs.tail(account.logs, group, since=since, deadline=account.deadline, clock=account.clock)
+    lines = logs.tail(
+        account.logs,
+        group,
+        image_version=str(error.details["image_version"]),
+        since=since,
+        deadline=account.deadline,
+        clock=account.clock,
+    )
     if lines:
         error.details["log"] = list(lines)
         for line in lines:

@@ -28,7 +28,7 @@ def test_every_service_is_reached(fake_clock: FakeClock) -> None:
     assert account.buckets.find("x") is None
     assert account.network.group("x") is None
     assert list(account.images.list(deadline=account.deadline)) == []
-    assert logs.tail(account.logs, "x", since=0, deadline=account.deadline, clock=fake_clock) == ()
+    assert logs.tail(account.logs, "x", image_version="1.0", since=0, deadline=account.deadline, clock=fake_clock) == ()
     assert account.tags is account.tags
     assert account.connectors is account.connectors
     assert {call.partition(".")[0] for call in memory.calls} == {"iam", "s3", "ec2", "lambda-microvms", "logs"}
