@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors, settings
 from ..ops import builds, images
-from . import asking, batch, infra_progress, output, render, values, variables, words
+from . import asking, batch, failure, infra_progress, output, render, values, variables, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
