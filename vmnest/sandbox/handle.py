@@ -164,6 +164,7 @@ class Sandbox:
         try:
             sandbox = cls(record, place=place, records=records, verify_tls=verify_tls)
             sandbox._link.control(control)
+            sandbox._link.is_new = True
             with phases.phase("agent"):
                 sandbox._link.wait_ready(deadline=deadline)
         except BaseException as error:

@@ -32,6 +32,10 @@ RESUME_AGAIN_SECONDS = 2.0  # a resume that was asked for has this long to show
 _logger = logging.getLogger(__name__)
 
 
+_STOPPED = "Container Stopped"  # the service's reason after the end of the main process
+_CMD_HINT = "Its main process (the image's CMD, with the agent in it) has to go on running."
+
+
 class ForkSafeLock:
     """A lock that a forked child finds free, whatever the threads of its parent were doing."""
 
@@ -68,6 +72,7 @@ class Link:
         state: The state last seen.
         clock: The time.
         waking: See above.
+        is_new: It has not been ready yet: should it fail now, nothing of it is kept.
     """
 
     def __init__(
@@ -86,6 +91,7 @@ class Link:
         self.state = record.state_hint or names.UNKNOWN
         self.clock = clock
         self.waking = ForkSafeLock()
+        self.is_new = False
         self._changing = ForkSafeLock()
         self._auto_resume = auto_resume
         self._verify_tls = settings.is_on("verify_tls", flag=verify_tls, environ=place.environ)
@@ -155,6 +161,7 @@ class Link:
                 error.add_hint(f"Its MicroVM was last seen {self.state}.")
             raise
         self.state = names.RUNNING
+        self.is_new = False
 
     def catch_up(self) -> None:
         """See whether another process has stopped it on purpose since we looked, or resumed it."""
@@ -186,6 +193,9 @@ class Link:
         from ..control import waiting
 
         error = waiting.ended(microvm)
+        if self.is_new:
+            error.hint = _CMD_HINT if _STOPPED in (microvm.state_reason or "") else None
+            return error
         with contextlib.suppress(errors.StateFileError):  # that is a problem of whoever needs the name
             present = self.records.get(self.record.name)
             if present is not None and present.is_same_launch(self.record):

@@ -95,10 +95,20 @@ def test_creation_waits_for_the_agent_and_outlasts_502s(records: registry.Regist
         assert create(FakeControl(server.url), records).state == "RUNNING"
 
 
+@pytest.mark.parametrize(
+    ("reason", "hint"),
+    [
+        ("Run lifecycle hook returned HTTP status 500.", None),
+        (
+            "Container Stopped with Exit Code: 0",
+            "Its main process (the image's CMD, with the agent in it) has to go on running.",
+        ),
+    ],
+    ids=["hook", "exit"],
+)
 def test_a_microvm_that_ends_while_it_is_waited_for_is_an_error_and_leaves_nothing(
-    records: registry.Registry,
+    records: registry.Registry, reason: str, hint: str | None
 ) -> None:
-    reason = "Run lifecycle hook returned HTTP status 500."
     with ScriptedServer(NOT_REACHED) as server:
         control = FakeControl(server.url)
         original = control.microvms.run
@@ -109,8 +119,9 @@ def test_a_microvm_that_ends_while_it_is_waited_for_is_an_error_and_leaves_nothi
             return microvm
 
         control.microvms.run = run  # type: ignore[method-assign]
-        with pytest.raises(errors.MicroVMEndedError, match="hook returned HTTP status 500"):
+        with pytest.raises(errors.MicroVMEndedError, match=reason.rstrip(".")) as caught:
             create(control, records)
+    assert caught.value.hint == hint
     assert records.all() == []
 
 
