@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,23 @@ def test_our_own_guest_is_built_run_and_removed(cli: Cli, guest: Path) -> None:
         assert cli("rm", "box").status == 0
     assert cli("image", "rm", "own").text == "own\n"
     assert cli("image", "rm", "own").status == 3
+
+
+def test_what_was_uploaded_for_an_image_of_this_machine_goes_with_it(cli: Cli, cloud: LocalCloud, plain: Path) -> None:
+    content = os.urandom(3_000_000)  # nothing that a zip makes smaller
+    (plain / "a").write_bytes(content)
+    before = _size(Path(cloud.folder))
+    build(cli, "large", str(plain))
+    build(cli, "large-2", str(plain))
+    assert _size(Path(cloud.folder)) - before > 2 * len(content)
+    assert cli("image", "rm", "large").status == 0
+    assert len(content) < _size(Path(cloud.folder)) - before < 2 * len(content)
+    assert cli("image", "prune", "--yes").status == 0
+    assert _size(Path(cloud.folder)) - before < len(content)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in (folder / "account").rglob("*") if path.is_file())
 
 
 def test_the_guest_of_the_package_is_taken_where_there_is_none(cli: Cli) -> None:

@@ -133,6 +133,8 @@ def image_remove(
     control = place.control(deadline=deadline)
     image_arn = find(place, control.images, image, deadline=deadline)
     _remove(control, image_arn, image_version, wait=wait, deadline=deadline)
+    if image_version is None:
+        _remove_uploads(place, image_arn, deadline)
     return {"image_arn": image_arn, "image_version": image_version, "removed": True}
 
 
@@ -190,7 +192,8 @@ def image_prune(
     """
     deadline = Deadline(timeout)
     planned = plan_prune(versions=versions, local=local, region=region, timeout=timeout)
-    control = _place(local, region).control(deadline=deadline)
+    place = _place(local, region)
+    control = place.control(deadline=deadline)
     removed: list[dict[str, object]] = []
     failed: list[dict[str, object]] = []
     found = planned["images"]
@@ -200,6 +203,8 @@ def image_prune(
             continue
         try:
             _remove(control, str(each["image_arn"]), each["image_version"], wait=True, deadline=deadline)
+            if each["image_version"] is None:
+                _remove_uploads(place, str(each["image_arn"]), deadline)
         except (errors.ServiceError, errors.ImageNotFoundError) as error:
             failed.append({**each, "error": {"code": error.code, "message": error.message}})
         else:
@@ -299,6 +304,22 @@ def _remove(control: Control, image_arn: str, image_version: str | None, *, wait
         raise
     if wait:
         building.wait_deleted(control.images, image_arn, deadline=deadline)
+
+
+def _remove_uploads(place: Target, image_arn: str, deadline: Deadline) -> None:
+    """What was uploaded on this machine to the bucket that ``image build`` has made itself: nothing else removes it."""
+    if not place.is_local:
+        return
+    from ..guest_image import publishing
+    from . import image_wishes
+
+    s3, bucket = place.s3(deadline=deadline), image_wishes.LOCAL_BUCKET
+    folder = f"{publishing.KEY_PREFIX}{image_arn.rpartition(':')[2]}/"
+    try:
+        for found in list(s3.objects(bucket, folder, deadline=deadline)):
+            s3.call("DeleteObject", {"Bucket": bucket, "Key": found.key}, deadline=deadline)
+    except errors.ResourceNotFoundError:
+        return  # another bucket was named for all images
 
 
 def _some(users: Sequence[str]) -> str:
