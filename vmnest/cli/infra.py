@@ -170,6 +170,7 @@ def _refresh(options: _StackOptions) -> None:
         text += f"{_label(each)}: {'what is recorded is there' if not changes else 'the record was changed'}\n"
         text += _steps_text(changes)
     output.result(data, options=options, text=text)
+    _remark_elsewhere("refresh", [_label_of(each) for each in _stacks(data)], options)
 
 
 def _destroy(options: _StackOptions) -> None:
@@ -192,6 +193,7 @@ def _destroy(options: _StackOptions) -> None:
         kept = len(steps) - gone
         text += f"{_label(each)}: removed {gone}" + (f", left {kept} that were there before\n" if kept else "\n")
     output.result(data, options=options, text=text)
+    _remark_elsewhere("destroy", [_label_of(each) for each in _stacks(data) if not each["steps"]], options)
 
 
 def _ask(options: _StackOptions) -> None:
@@ -224,6 +226,8 @@ def _output(options: _StackOptions) -> None:
     data = infra.infra_outputs(files=options.file, stack=options.stack, local=options.local or None)
     if not options.names:
         output.result(data, options=options, text=render.render_json(data, indented=bool(data)))
+        if not data:
+            _remark_elsewhere("output", None, options)
         return
     (name,) = options.names
     if name not in data:
@@ -243,6 +247,21 @@ def _no_output(data: Mapping[str, object], options: _StackOptions) -> str:
 def _command(verb: str, options: words.Options) -> str:
     """The command as it is to be typed for the target in use."""
     return f"vmnest{' --local' if options.local else ''} infra {verb}"
+
+
+def _label_of(stack: Mapping[str, object]) -> str:
+    return f"{stack['project']}/{stack['stack']}"
+
+
+def _remark_elsewhere(verb: str, labels: Sequence[str] | None, options: _StackOptions) -> None:
+    """Say of stacks that are not recorded here, but on the other target, where they are; None: of any."""
+    is_local = output.is_local(options=options)
+    here = {_label_of(each) for each in _stacks(infra.infra_list(local=is_local))}
+    there = {_label_of(each) for each in _stacks(infra.infra_list(local=not is_local))}
+    found = sorted(there - here if labels is None else (there - here) & set(labels))
+    if found:
+        place, command = ("AWS", "vmnest infra") if is_local else ("this machine", "vmnest --local infra")
+        output.remark(f"{', '.join(found)} is on {place}: {command} {verb}", options=options)
 
 
 # -- texts -------------------------------------------------------------------------------------------------------------

@@ -189,6 +189,18 @@ def test_outputs_are_bare_values_or_json(
     assert "no NAME goes with it" in run(capfd, "output", "--all", "image_arn", status=2)[1]
 
 
+def test_a_stack_of_the_other_target_is_told_of_where_none_is_here(
+    memory_account: MemoryAccount, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_stack(tmp_path / "sandbox.yaml")
+    here = StackState("demo", "dev", target="local", outputs={"image_arn": "arn:x"})
+    Store(str(tmp_path / "infra-state.json")).save(here)
+    for verb, words in (("output", ()), ("refresh", ()), ("destroy", ("--yes",))):
+        _, err = run(capfd, verb, *words)
+        assert f"vmnest: demo/dev is on this machine: vmnest --local infra {verb}\n" in err
+    assert "is on" not in run(capfd, "--local", "output")[1]
+
+
 def test_a_failure_names_the_reason_once_and_the_rest_is_done(
     tmp_path: Path, memory_account: MemoryAccount, capfd: pytest.CaptureFixture[str]
 ) -> None:
