@@ -249,7 +249,7 @@ def test_a_build_whose_daemon_is_killed_has_failed_and_nothing_of_it_is_left() -
         wait_for(lambda: not is_running("sleep 1017"))
         assert not os.listdir(Path(cloud.folder, "builds"))
         assert not os.listdir(Path(cloud.folder, "vms"))
-        assert not os.listdir(Path(cloud.folder, build_layers.FOLDER))
+        wait_for(lambda: not os.listdir(Path(cloud.folder, build_layers.FOLDER)))
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

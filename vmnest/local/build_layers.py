@@ -1,7 +1,8 @@
 """The layers of all images: folders named after what they were made from, shared by whoever comes to the same.
 
-A layer is made under a temporary name and renamed when it is whole. One that a VM runs on is held by the VM's
-supervisor (see ``supervisor.Files``), and never removed.
+A layer is made under a temporary name and renamed when it is whole. What a killed daemon left goes with the first
+sweep, not with the start: there may be millions of files in it, and whoever starts us waits. One that a VM runs on is
+held by the VM's supervisor (see ``supervisor.Files``), and never removed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Layers:
         self._lock = threading.Lock()  # guards the table
         self._making: dict[str, threading.Lock] = {}
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        self._remove([name for name in os.listdir(self._folder) if name.endswith(_UNFINISHED)])
+        self._rubbish = [name for name in os.listdir(self._folder) if name.endswith(_UNFINISHED)]
 
     def path(self, name: str) -> str:
         """Where the layer of that name is, or would be."""
@@ -64,6 +65,17 @@ class Layers:
         """Give a layer that was made its name. ``making`` is held."""
         os.rename(made, self.path(name))
 
+    def throw(self, path: str) -> None:
+        """Take a directory of the state folder out of the way, if it is there; the next sweep removes it."""
+        name = f"rubbish.{os.getpid()}-{next(_SERIAL)}{_UNFINISHED}"
+        try:
+            os.rmdir(path)
+        except FileNotFoundError:
+            return
+        except OSError:  # there is something in it
+            os.rename(path, self.path(name))
+            self._rubbish.append(name)
+
     def size(self, names: Sequence[str]) -> int:
         """What layers take on the disk, in bytes."""
         return sum(measure(self.path(name)) for name in names)
@@ -71,6 +83,8 @@ class Layers:
     def sweep(self, in_use: Collection[str], *, kept_seconds: float = KEPT_SECONDS) -> None:
         """Remove the layers that are not in use, by records or VMs, and were not used for so many seconds."""
         oldest = time.time() - kept_seconds
+        rubbish, self._rubbish = self._rubbish, []
+        self._remove(rubbish)
         self._remove(
             [
                 name

@@ -100,7 +100,7 @@ class Builder:
         self._layers = Layers(folder)
         self._cells = build_cells.Cells(driver, folder, disk_bytes=disk_bytes, visible=visible)
         self._workspaces = os.path.join(folder, "builds")
-        removal.remove_tree(self._workspaces)  # of a daemon that was killed
+        self._layers.throw(self._workspaces)  # of a daemon that was killed
         os.makedirs(self._workspaces, mode=0o700)
 
     def build(self, artifact: BinaryIO, *, spec: BuildSpec, log: Log) -> Built:

@@ -88,8 +88,19 @@ def test_what_a_killed_daemon_had_begun_is_removed(layers: build_layers.Layers, 
     with layers.making("half") as path:
         os.mkdir(path)
         os.mkdir(f"{path}/sealed", 0)
-    build_layers.Layers(str(tmp_path))
+    next_one = build_layers.Layers(str(tmp_path))
+    assert len(os.listdir(tmp_path / "layers")) == 2  # whoever starts it does not wait for that
+    next_one.sweep(set())
     assert os.listdir(tmp_path / "layers") == ["whole"]
+
+
+def test_what_was_thrown_away_goes_with_the_next_sweep(layers: build_layers.Layers, tmp_path: Path) -> None:
+    (tmp_path / "thing/deep").mkdir(parents=True)
+    layers.throw(str(tmp_path / "thing"))
+    layers.throw(str(tmp_path / "nothing"))
+    assert not (tmp_path / "thing").exists()
+    layers.sweep(set())
+    assert not os.listdir(tmp_path / "layers")
 
 
 def test_a_layer_that_is_being_made_is_not_swept(layers: build_layers.Layers) -> None:

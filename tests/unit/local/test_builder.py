@@ -213,8 +213,10 @@ def test_what_a_killed_daemon_had_unpacked_is_removed(tmp_path: Path) -> None:
     left = tmp_path / "builds" / "x" / "context"
     left.mkdir(parents=True)
     left.chmod(0)
-    builder.Builder(FakeDriver({}), str(tmp_path))
+    maker = builder.Builder(FakeDriver({}), str(tmp_path))
     assert os.listdir(tmp_path / "builds") == []
+    maker.sweep([])
+    assert os.listdir(tmp_path / "layers") == []
 
 
 def test_layers_that_no_image_needs_are_swept(builds: Builds) -> None:
