@@ -122,6 +122,12 @@ class MemoryImages(_Calls):
     def ListMicrovmImages(self, nameFilter: str = "", nextToken: str = "") -> Params:
         return {"items": [self._answer(image) for image in self.known.values() if nameFilter in image["name"]]}
 
+    def ListMicrovms(self, imageIdentifier: str) -> Params:
+        state = "RUNNING" if self.has_microvms else "TERMINATED"
+        began = datetime(2026, 9, 15, tzinfo=timezone.utc)
+        members = {"imageArn": imageIdentifier, "imageVersion": "1.0", "startedAt": began}
+        return {"items": [{"microvmId": "microvm-1", "state": state, **members}]}
+
     def GetMicrovmImageVersion(self, imageIdentifier: str, imageVersion: str) -> Params:
         image = self._image("GetMicrovmImageVersion", imageIdentifier)
         version = next((each for each in image["versions"] if each["imageVersion"] == imageVersion), None)

@@ -14,7 +14,7 @@ from . import naming, ownership, recording
 from .account import Account
 from .apply import OnEvent
 from .plan import Plan
-from .resources import table
+from .resources import image, table
 from .spec import Stack
 from .state import Resource, StackState
 from .steps import DELETE, DONE, FAILED, REUSE, START, Event, Step
@@ -31,8 +31,12 @@ def run(
     """Remove everything; the record is saved after every step.
 
     Raises:
-        errors.InfrastructureError: something is left; ``details["left"]`` tells what and why.
+        errors.InfrastructureError: something is left; ``details["left"]`` tells what and why. Or MicroVMs run that
+            were started from its image: then nothing was removed.
     """
+    for resource in state.resources.values():
+        if resource.kind == naming.IMAGE_KIND and resource.managed:
+            image.check_unused(resource, account)
     removal = _Removal(stack, state, account=account, save=save, on_event=on_event)
     for name, resource in _ordered(state):
         removal.perform(name, resource)

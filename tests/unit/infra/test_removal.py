@@ -29,9 +29,23 @@ def test_what_is_gone_already_is_no_error(network_bench: Bench) -> None:
     assert network_bench.recorded() is None
 
 
-def test_a_failure_leaves_what_it_concerns_and_no_more(network_bench: Bench) -> None:
+def test_while_microvms_of_the_image_run_nothing_is_removed(network_bench: Bench) -> None:
     network_bench.up()
     network_bench.account.images.has_microvms = True
+    before = network_bench.account.inventory()
+    with pytest.raises(
+        errors.InfrastructureError, match="1 MicroVM started from the image still run: microvm-1"
+    ) as caught:
+        network_bench.destroy()
+    assert "vmnest rm" in str(caught.value.hint)
+    assert network_bench.account.inventory() == before
+    network_bench.account.images.has_microvms = False
+    network_bench.destroy()
+
+
+def test_a_failure_leaves_what_it_concerns_and_no_more(network_bench: Bench) -> None:
+    network_bench.up()
+    network_bench.account.images.refused_deletions = 1000
     with pytest.raises(errors.InfrastructureError, match="not everything of demo/dev could be removed") as caught:
         network_bench.destroy()
     assert set(network_bench.account.inventory()) == {"images", "roles"}
@@ -48,7 +62,7 @@ def test_a_failure_leaves_what_it_concerns_and_no_more(network_bench: Bench) -> 
     assert set(state.resources) == {"image", "role"}
     assert set(state.outputs) == {"region", "image_arn", "image_version", "execution_role_arn"}
     assert len(network_bench.told(FAILED)) == 2
-    network_bench.account.images.has_microvms = False
+    network_bench.account.images.refused_deletions = 0
     network_bench.destroy()
     assert network_bench.account.inventory() == {}
     assert network_bench.recorded() is None

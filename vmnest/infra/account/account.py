@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...aws.service import Service
 from ...control.connectors import Connectors
 from ...control.images import Images
+from ...control.microvms import MicroVMs
 from ...control.tags import Tags
 from ...deadline import SYSTEM_CLOCK, Clock, Deadline
 from .buckets import Buckets
@@ -64,6 +65,11 @@ class Account:
     def images(self) -> Images:
         """MicroVM images."""
         return Images(self._target.service("lambda-microvms", deadline=self.deadline))
+
+    @cached_property
+    def microvms(self) -> MicroVMs:
+        """MicroVMs."""
+        return MicroVMs(self._target.service("lambda-microvms", deadline=self.deadline))
 
     @cached_property
     def tags(self) -> Tags:

@@ -13,6 +13,7 @@ from ... import errors
 from ...control import building, logs
 from ...control.image_specs import ALL_CAPABILITIES, ImageSpec
 from ...control.images import Draft, Image
+from ...wire import names
 from .. import naming, ownership
 from ..account import Account
 from ..facts import ImageFacts, Inputs
@@ -31,6 +32,7 @@ _ROLE_LAG_SECONDS = 15.0
 _MOST_BUILDS = 3
 # MicroVMs that were ended a moment ago, and versions that are being built, stand in the way of a deletion.
 _RACE_SECONDS = 30.0
+_MOST_SHOWN = 3
 
 
 def arn(inputs: Inputs) -> str:
@@ -119,6 +121,29 @@ def apply(step: Step, work: Work) -> Resource:
             return _record(found.image.image_arn, found.image.latest_active_version or "", is_managed=True)
     version = _build(step, work)
     return _record(version.image_arn, version.image_version, is_managed=is_managed)
+
+
+def check_unused(resource: Resource, account: Account) -> None:
+    """See that no MicroVM runs that was started from the image, before anything is removed.
+
+    Raises:
+        errors.InfrastructureError: some do.
+    """
+    try:
+        users = [
+            each.microvm_id
+            for each in account.microvms.list(image_arn=resource.id, deadline=account.deadline)
+            if each.state not in names.ENDED_STATES
+        ]
+    except (errors.ResourceNotFoundError, errors.AccessDeniedError):
+        return  # the image is gone; or who may not look is told by the service what is in the way
+    if users:
+        shown = ", ".join(users[:_MOST_SHOWN]) + (" and others" if len(users) > _MOST_SHOWN else "")
+        raise errors.InfrastructureError(
+            f"{len(users)} MicroVM{'s' if len(users) > 1 else ''} started from the image still run: {shown}",
+            hint="Nothing was removed. End them first: vmnest ls shows their names, vmnest rm ends them.",
+            details={"microvms": users},
+        )
 
 
 def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[str, str]], bool]) -> bool:
