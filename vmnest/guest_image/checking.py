@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from .. import errors
 from ..control.image_specs import MEMORY_CLASSES_MIB, Hooks
-from . import machines
+from . import machines, scanning
 from .packing import Package
 
-# The build runs on a disk with some 7.2 GB free, and needs room for its own work.
-MAX_CONTENT_BYTES = 7 * 2**30
 LARGE_CONTENT_BYTES = 2**30
 MAX_VARIABLES = 100
 MAX_VARIABLE_NAME = 256
@@ -88,11 +86,7 @@ def check(
     Raises:
         errors.GuestImageError: the build would fail.
     """
-    if package.content_size > MAX_CONTENT_BYTES:
-        raise errors.GuestImageError(
-            f"the image's content has {_gib(package.content_size)}, more than the disk of a build",
-            hint="Exclude what is not needed in .dockerignore, or fetch it in a RUN step.",
-        )
+    scanning.check_size(package.content_size)  # it may have grown while it was packed
     return (*package.warnings, *_find(package, hooks=hooks, agent_port=agent_port, architecture=architecture))
 
 

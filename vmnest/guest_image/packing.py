@@ -99,6 +99,7 @@ def pack(path: str, *, threads: int | None = None, on_progress: Callable[[int, i
         errors.LocalFileError: the zip cannot be written: the disk of the temporary folder is full, say.
     """
     tree = scanning.scan(path)
+    scanning.check_size(tree.size)
     count = threads or min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2, MAX_THREADS)
     try:
         file = cast("BinaryIO", tempfile.TemporaryFile(prefix="vmnest-"))  # noqa: SIM115 - the package closes it

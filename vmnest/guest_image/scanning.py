@@ -17,6 +17,8 @@ from .source import DOCKERFILE
 
 MAX_NAME_BYTES = 65535  # what a zip has room for
 MAX_IGNORE_BYTES = 1 << 20
+# The build runs on a disk with some 7.2 GB free, and needs room for its own work.
+MAX_CONTENT_BYTES = 7 * 2**30
 
 _SPECIAL = (
     (stat.S_ISSOCK, "a socket"),
@@ -54,6 +56,19 @@ class Tree(NamedTuple):
     def size(self) -> int:
         """Bytes of all files."""
         return sum(entry.size for entry in self.entries)
+
+
+def check_size(size: int) -> None:
+    """See that a build has room for so many bytes of content.
+
+    Raises:
+        errors.GuestImageError: it has not.
+    """
+    if size > MAX_CONTENT_BYTES:
+        raise errors.GuestImageError(
+            f"the image's content has {size / 2**30:.1f} GiB, more than the disk of a build",
+            hint="Exclude what is not needed in .dockerignore, or fetch it in a RUN step.",
+        )
 
 
 def scan(path: str) -> Tree:

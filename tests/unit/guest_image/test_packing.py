@@ -64,6 +64,18 @@ def test_another_program_unpacks_what_was_packed(tree: Path, tmp_path_factory: p
         assert len(found.infolist()) == len(scanning.scan(str(tree)).entries)
 
 
+def test_more_than_a_build_has_room_for_is_refused_before_it_is_packed(tree: Path, tmp_path: Path, monkeypatch):
+    def refuse(**_options: object) -> None:
+        raise AssertionError("it is being packed")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    (tree / "Dockerfile").write_text("FROM scratch\n")
+    with open(tree / "large", "wb") as file:
+        file.truncate(8 * 2**30)  # takes no room
+    with pytest.raises(errors.GuestImageError, match=r"8\.0 GiB, more than the disk of a build"):
+        packing.pack(str(tree))
+
+
 def test_the_same_content_makes_the_same_bytes_whatever_the_threads(tree: Path):
     fill(tree)
     assert packed(tree, threads=1) == packed(tree, threads=4)
