@@ -437,9 +437,9 @@ class TestBeside:
     def test_what_was_put_outlives_the_daemon(self) -> None:
         import tempfile
 
-        from tests.support.cloud import open_cloud
+        from tests.support.cloud import fast_folder, open_cloud
 
-        with tempfile.TemporaryDirectory(prefix="vmnest-test-") as folder:
+        with tempfile.TemporaryDirectory(prefix="vmnest-test-", dir=fast_folder()) as folder:
             with open_cloud(folder=folder) as cloud:
                 cloud.client("s3").create_bucket(Bucket="kept")
                 cloud.client("s3").put_object(Bucket="kept", Key="k", Body=b"x")

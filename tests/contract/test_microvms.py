@@ -349,8 +349,3 @@ class TestTags:
     def test_a_microvm_has_no_tags(self, cloud, running):
         arn = cloud.image.rpartition("microvm-image:")[0] + f"microvm:{running['microvmId']}"
         assert refusal(cloud.api.list_tags, Resource=arn)[:2] == (400, "ValidationException")
-
-
-def test_the_local_cloud_answers_connectors_with_a_modelled_error(shared_cloud):
-    status, code, _ = refusal(shared_cloud.client("lambda-core").list_network_connectors)
-    assert (status, code) == (400, "ValidationException")

@@ -44,11 +44,15 @@ def source_files() -> Iterator[str]:
     yield from ("vmnest/py.typed", "vmnest/_guest/Dockerfile", "vmnest/_guest/.dockerignore")
 
 
+def leave_out(folder: str, names: list[str]) -> set[str]:
+    return shutil.ignore_patterns(*NOT_SOURCES)(folder, names) - {".dockerignore"}
+
+
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the repository to build in, since builds leave files behind."""
     copy = tmp_path_factory.mktemp("tree") / "vmnest"
-    shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(*NOT_SOURCES))
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=leave_out)
     return copy
 
 

@@ -76,7 +76,7 @@ def open_cloud(*, folder: str | None = None, arguments: Sequence[str] = (), **en
     with contextlib.ExitStack() as stack:
         if folder is None:
             # Not below pytest's folders: root's sandbox runs as a uid that may not pass through those.
-            folder = tempfile.mkdtemp(prefix="vmnest-test-", dir=_fast_folder())
+            folder = tempfile.mkdtemp(prefix="vmnest-test-", dir=fast_folder())
             stack.callback(_remove_folder, folder)
         process, line = start_daemon(folder, arguments=arguments, environ=environ)
         stack.callback(end_daemon, process, folder)
@@ -114,7 +114,7 @@ def end_daemon(process: subprocess.Popen[bytes], folder: str) -> None:
         process.wait()
         raise
     left = living_processes(folder)
-    end = time.monotonic() + 5
+    end = time.monotonic() + END_SECONDS  # what it had begun to remove is removed to the end, on a busy disk slowly
     while left and time.monotonic() < end:
         time.sleep(0.05)
         left = living_processes(folder)
@@ -135,7 +135,7 @@ def living_processes(folder: str) -> list[str]:
     return found
 
 
-def _fast_folder() -> str | None:
+def fast_folder() -> str | None:
     """Memory, where there is some: a cloud's skeleton layer is many thousand folders, and most tests make their own."""
     shared = "/dev/shm"
     return shared if os.access(shared, os.W_OK | os.X_OK) else None
