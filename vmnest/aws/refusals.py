@@ -109,7 +109,14 @@ _HINTS: dict[type[errors.ServiceError], str] = {
     errors.ValidationError: "Check what was given: names, ARNs, the region that they belong to, and sizes.",
 }
 _SANDBOX_QUOTA_HINT = "End sandboxes that nobody needs (suspended ones count), or ask AWS for a higher quota."
-_BUILD_QUOTA_HINT = "Wait until other builds have ended (vmnest image ls), or ask AWS for a higher quota."
+_QUOTA_HINTS = (
+    ("concurrent builds", "Wait until other builds have ended (vmnest image ls), or ask AWS for a higher quota."),
+    ("number of MicroVM images", "Remove images that nobody needs: vmnest image prune, or vmnest image rm NAME."),
+    (
+        "number of versions",
+        "Remove old versions: vmnest image prune --versions, or vmnest image rm NAME --image-version VERSION.",
+    ),
+)
 # Services whose actions in policies have another prefix than their name.
 _ACTION_PREFIXES = {"lambda-microvms": "lambda", "lambda-core": "lambda"}
 _SANDBOX_SERVICE = "lambda-microvms"
@@ -194,7 +201,8 @@ def _hint(kind: type[errors.ServiceError], refusal: Refusal) -> str | None:
     if refusal.is_page and refusal.error_type is None and refusal.message and refusal.status < 500:
         return _PAGE_HINT
     if kind is errors.QuotaExceededError and refusal.service == _SANDBOX_SERVICE:
-        return _BUILD_QUOTA_HINT if "concurrent builds" in (refusal.message or "") else _SANDBOX_QUOTA_HINT
+        message = refusal.message or ""
+        return next((hint for words, hint in _QUOTA_HINTS if words in message), _SANDBOX_QUOTA_HINT)
     if kind is errors.ServiceError and refusal.error_type is None:
         return _PAGE_HINT
     hint = _HINTS_BY_TYPE.get(refusal.error_type or "") or _HINTS.get(kind)

@@ -89,6 +89,16 @@ def test_the_type_decides_and_then_the_status(kind, status, expected):
             errors.QuotaExceededError,
             "until other builds have ended",
         ),
+        (
+            {"status": 402, "message": "MicroVM image arn:x has reached the maximum number of versions."},
+            errors.QuotaExceededError,
+            "vmnest image prune --versions",
+        ),
+        (
+            {"status": 402, "message": "Account 1 has reached the maximum number of MicroVM images."},
+            errors.QuotaExceededError,
+            "vmnest image prune",
+        ),
         ({"error_type": "LimitExceeded", "service": "iam"}, errors.QuotaExceededError, "Delete what nobody needs"),
         ({"message": "Role cannot be deleted"}, errors.ValidationError, "Check what was given"),
         ({"status": 409}, errors.ConflictError, "again in a moment"),
