@@ -87,8 +87,10 @@ def scan(path: str) -> Tree:
 
 def _load_rules(path: str) -> ignoring.Rules:
     place = os.path.join(path, ignoring.FILE_NAME)
-    if not os.path.isfile(place):
+    if not os.path.lexists(place):
         return ignoring.Rules()
+    if not os.path.isfile(place):  # not to be passed over: what it was to exclude may be secret
+        raise errors.GuestImageError(f"{place} is no regular file", hint="Mend it, or remove it.")
     try:
         with open(place, "rb") as file:
             text = file.read(MAX_IGNORE_BYTES + 1)

@@ -2,6 +2,7 @@ import os
 import socket
 import stat
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,14 @@ def test_a_dockerignore_that_cannot_be_read_is_an_error(tree: Path, content):
     (tree / ".dockerignore").write_bytes(content)
     with pytest.raises(errors.GuestImageError, match="dockerignore"):
         scanning.scan(str(tree))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")],
+    ids=["directory", "fifo", "dangling"],
+)
+def test_a_dockerignore_that_is_no_file_excludes_nothing_silently(tree: Path, make: Callable[[Path], None]):
+    make(tree / ".dockerignore")
+    with pytest.raises(errors.GuestImageError, match=r"\.dockerignore is no regular file"):
+        names(tree)
