@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
@@ -14,6 +15,9 @@ from . import answers, local_options
 from .image_specs import ALL_CAPABILITIES, ImageSpec
 
 __all__ = ["Build", "Draft", "Image", "ImageVersion", "Images", "ManagedVersion"]
+
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class Image(NamedTuple):
@@ -276,7 +280,9 @@ class Images:
         """
         if image.startswith("arn:"):
             return image
-        for found in self.list(name_filter=image, deadline=deadline):
+        # What can be no name is not asked for: the service would refuse the question.
+        candidates = self.list(name_filter=image, deadline=deadline) if _NAME.fullmatch(image) else ()
+        for found in candidates:
             if found.name == image:
                 return found.image_arn
         raise errors.ImageNotFoundError(

@@ -36,7 +36,11 @@ def run(
     """
     for resource in state.resources.values():
         if resource.kind == naming.IMAGE_KIND and resource.managed:
-            image.check_unused(resource, account)
+            try:
+                image.check_unused(resource, account)
+            except errors.InfrastructureError as error:
+                error.add_hint("Nothing was removed.")
+                raise
     removal = _Removal(stack, state, account=account, save=save, on_event=on_event)
     for name, resource in _ordered(state):
         removal.perform(name, resource)

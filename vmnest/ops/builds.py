@@ -146,7 +146,7 @@ def _publish(
         package,
         intent.place.s3(deadline=deadline),
         bucket=bucket,
-        image_name=intent.name,
+        image_name=intent.folder(bucket=bucket, role=role),
         deadline=deadline,
         on_progress=front.on_upload,
     )

@@ -193,6 +193,22 @@ class Intent:
             )
         return found or _local_role(self.place, deadline)
 
+    def folder(self, *, bucket: str, role: str) -> str:
+        """The image in whose folder of the bucket the content goes: a stack's role may read that of its own image only.
+
+        Raises:
+            errors.UsageError: the role is a stack's, and the bucket is not.
+        """
+        if self.place.is_local or role != self._output("execution_role_arn"):
+            return self.name
+        stacks = self._output("image_arn")
+        if bucket != self._output("build_bucket"):
+            raise errors.UsageError(
+                f"the role of the infrastructure may not read the bucket {bucket}",
+                hint="Leave --bucket out, or name a role that may read it with --role.",
+            )
+        return stacks.rpartition(":")[2] if stacks else self.name
+
     def base_image(self, images: Images, deadline: Deadline) -> str:
         """The service's image to build on."""
         wanted = self.wish.base_image or (self.stack.image.base_image_arn if self.stack else None)

@@ -301,6 +301,8 @@ def _remove(control: Control, image_arn: str, image_version: str | None, *, wait
         users = [microvm_id for microvm_id, arn, _ in _live(control, deadline) if arn == image_arn]
         if users:
             error.add_hint(f"End the MicroVMs that were started from it: {_some(users)} (vmnest ls, vmnest rm).")
+        elif control.images.get(image_arn, deadline=deadline).state in _IN_CHANGE:
+            error.add_hint("A version of it is being built or deleted: wait until that is done.")
         raise
     if wait:
         building.wait_deleted(control.images, image_arn, deadline=deadline)

@@ -56,7 +56,8 @@ def resolve(
         _check_region(found, place)
     image = place.image(image)
     role = place.role(role)
-    if role is None:
+    # On this machine a role opens nothing: what names the image has no need of the rest.
+    if role is None and (found is not None or not place.is_local):
         offered = outputs.resolve(outputs.EXECUTION_ROLE, is_local=is_local, environ=environ, of_image=image)
         if offered is not None and _is_of_one_account(image, offered.value):
             role = offered.value

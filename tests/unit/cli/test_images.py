@@ -116,7 +116,7 @@ def test_nothing_to_prune_needs_no_answer(start: Start, capfd: pytest.CaptureFix
 
 def test_prune_tells_what_is_still_there(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     looks = [page(), page(image("a"), image("b")), *[json_answer(200, image(name)) for name in "ab"]]
-    start(*looks, *looks, refused(), page(), deleting(), missing())
+    start(*looks, *looks, refused(), page(), looks[2], deleting(), missing())
     assert main(["image", "prune", "--yes"]) == 1
     captured = capfd.readouterr()
     assert captured.out == "b\n"

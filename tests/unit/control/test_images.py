@@ -105,6 +105,14 @@ def test_a_name_is_looked_up_and_must_match_whole(controls: Controls):
     assert made.control.images.resolve("demo", deadline=made.deadline()) == IMAGE_ARN
 
 
+@pytest.mark.parametrize("name", ["a b", "", "x" * 65, "local:1.0"])
+def test_what_can_be_no_name_is_not_asked_for(controls: Controls, name: str):
+    made = controls()
+    with pytest.raises(errors.ImageNotFoundError):
+        made.control.images.resolve(name, deadline=made.deadline())
+    assert made.peer.requests == []
+
+
 def test_a_name_that_nobody_has_says_the_region(controls: Controls):
     made = controls(json_answer(200, {"items": [image("demo-2")]}))
     with pytest.raises(errors.ImageNotFoundError, match="'demo' in region us-east-1"):

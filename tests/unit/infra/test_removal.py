@@ -34,7 +34,7 @@ def test_while_microvms_of_the_image_run_nothing_is_removed(network_bench: Bench
     network_bench.account.images.has_microvms = True
     before = network_bench.account.inventory()
     with pytest.raises(
-        errors.InfrastructureError, match="1 MicroVM started from the image still run: microvm-1"
+        errors.InfrastructureError, match="while MicroVMs run that were started from it: microvm-1"
     ) as caught:
         network_bench.destroy()
     assert "vmnest rm" in str(caught.value.hint)

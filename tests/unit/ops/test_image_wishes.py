@@ -142,6 +142,19 @@ def test_a_wish_does_not_show_its_variables() -> None:
     assert "secret" not in repr(Wish(name="x", environment={"A": "secret"}))
 
 
+def test_with_a_stacks_role_the_content_goes_where_that_role_may_read(here: Path) -> None:
+    role = "arn:aws:iam::111122223333:role/made"
+    image_arn = "arn:aws:lambda:us-east-1:111122223333:microvm-image:guest"
+    outputs = {"build_bucket": "made", "execution_role_arn": role, "image_arn": image_arn}
+    (here / "infra.json").write_text(json.dumps({"stacks": {"p/dev": {"resources": {}, "outputs": outputs}}}))
+    intent = resolve(Wish(name="other"))
+    assert intent.folder(bucket="made", role=role) == "guest"
+    assert intent.folder(bucket="mine", role="arn:aws:iam::111122223333:role/mine") == "other"
+    with pytest.raises(errors.UsageError, match="may not read the bucket mine") as caught:
+        intent.folder(bucket="mine", role=role)
+    assert "--role" in str(caught.value.hint)
+
+
 class Managed:
     """The service's own images, as far as a choice among them needs them."""
 

@@ -141,6 +141,13 @@ def test_an_image_in_use_names_its_users(start: Start):
     assert "microvm-1 (vmnest ls" in str(caught.value.hint)
 
 
+def test_an_image_that_is_being_built_says_to_wait(start: Start):
+    start(refused(), page(), json_answer(200, image(state="CREATING")))
+    with pytest.raises(errors.ValidationError) as caught:
+        images.image_remove(image=IMAGE_ARN)
+    assert "wait until that is done" in str(caught.value.hint)
+
+
 def test_an_image_that_is_not_there_is_not_found(start: Start):
     start(page(image("other")))
     with pytest.raises(errors.ImageNotFoundError, match="'demo'"):
@@ -209,9 +216,9 @@ def test_prune_of_versions_keeps_the_newest_that_can_run_and_those_in_use(start:
 def test_prune_goes_on_after_one_that_cannot_go(start: Start):
     listed = page(image("a"), image("b"))
     found = [json_answer(200, image(name)) for name in "ab"]
-    peer = start(page(), listed, *found, refused(), page(), deleting(), missing())
+    peer = start(page(), listed, *found, refused(), page(), found[0], deleting(), missing())
     done = images.image_prune()
     assert done["images"] == [{"image_arn": arn("b"), "name": "b", "image_version": None}]
     (failed,) = done["failed"]  # type: ignore[misc]
     assert (failed["name"], failed["error"]["code"]) == ("a", "validation")
-    assert len(peer.requests) == 8
+    assert len(peer.requests) == 9

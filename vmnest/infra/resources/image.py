@@ -124,7 +124,7 @@ def apply(step: Step, work: Work) -> Resource:
 
 
 def check_unused(resource: Resource, account: Account) -> None:
-    """See that no MicroVM runs that was started from the image, before anything is removed.
+    """See that no MicroVM runs that was started from the image.
 
     Raises:
         errors.InfrastructureError: some do.
@@ -138,10 +138,11 @@ def check_unused(resource: Resource, account: Account) -> None:
     except (errors.ResourceNotFoundError, errors.AccessDeniedError):
         return  # the image is gone; or who may not look is told by the service what is in the way
     if users:
+        name = resource.id.rpartition(":")[2]
         shown = ", ".join(users[:_MOST_SHOWN]) + (" and others" if len(users) > _MOST_SHOWN else "")
         raise errors.InfrastructureError(
-            f"{len(users)} MicroVM{'s' if len(users) > 1 else ''} started from the image still run: {shown}",
-            hint="Nothing was removed. End them first: vmnest ls shows their names, vmnest rm ends them.",
+            f"the image {name} cannot be removed while MicroVMs run that were started from it: {shown}",
+            hint="End them first: vmnest ls shows their names, vmnest rm ends them.",
             details={"microvms": users},
         )
 
@@ -156,6 +157,7 @@ def remove(resource: Resource, account: Account, *, is_ours: Callable[[Mapping[s
     if not is_ours(found.tags):
         return False
     if found.state != DELETING:
+        check_unused(resource, account)
         _begin_deletion(resource.id, account)
     building.wait_deleted(images, resource.id, deadline=deadline, clock=account.clock)
     return True
