@@ -34,7 +34,8 @@ def plan(inputs: Inputs) -> Step:
         return Step(naming.BUCKET, naming.BUCKET_KIND, REUSE, wanted, f"{_KEY} names it")
     if found is None:
         return Step(naming.BUCKET, naming.BUCKET_KIND, CREATE, wanted, "there is none of that name")
-    check_owner(found, inputs=inputs)
+    recorded = inputs.recorded(naming.BUCKET, found.name)
+    check_owner(found, inputs=inputs, is_begun=recorded is not None and ownership.is_unfinished(recorded))
     changes = tuple(_changes(found, inputs=inputs))
     if not changes:
         return Step(naming.BUCKET, naming.BUCKET_KIND, NOTHING, wanted, "is as it should be")
@@ -42,8 +43,8 @@ def plan(inputs: Inputs) -> Step:
     return Step(naming.BUCKET, naming.BUCKET_KIND, UPDATE, wanted, f"differs in {fields}", changes)
 
 
-def check_owner(found: Bucket, *, inputs: Inputs) -> None:
-    """Raise InfrastructureError if the bucket of the wanted name is not ours."""
+def check_owner(found: Bucket, *, inputs: Inputs, is_begun: bool) -> None:
+    """Raise InfrastructureError if the bucket of that name is not ours; ``is_begun``: we have begun to make it."""
     if found.is_foreign:
         raise errors.InfrastructureError(
             f"the bucket {found.name} belongs to another account, or may not be looked at",
@@ -53,8 +54,8 @@ def check_owner(found: Bucket, *, inputs: Inputs) -> None:
     facts = inputs.facts
     derived = naming.bucket(inputs.stack, account_id=facts.account_id, region=facts.region)
     # A bucket gets its tags by a call of their own. One without any that has the name which only this stack in this
-    # account gives was made by an ``up`` that was ended between the two.
-    if not found.tags and found.name == derived:
+    # account gives is ours if an ``up`` was ended between the two.
+    if is_begun and not found.tags and found.name == derived:
         return
     recorded = inputs.recorded(naming.BUCKET, found.name)
     if not ownership.is_ours(found.tags, stack=inputs.stack, recorded=recorded):
@@ -70,7 +71,7 @@ def apply(step: Step, work: Work) -> Resource:
     found = work.inputs.facts.bucket
     if found is None:
         found = work.account.buckets.create(wanted, owner=work.account.id)
-        check_owner(found, inputs=work.inputs)
+        check_owner(found, inputs=work.inputs, is_begun=True)
     for _, settle in _differences(found, inputs=work.inputs):
         settle(work.account)
     return Resource(naming.BUCKET_KIND, wanted, managed=True)

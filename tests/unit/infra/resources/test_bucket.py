@@ -7,7 +7,8 @@ import pytest
 
 from tests.support.infra import Bench
 from vmnest import errors
-from vmnest.infra import naming
+from vmnest.infra import naming, ownership
+from vmnest.infra.state import Resource, StackState
 from vmnest.infra.steps import Step
 
 
@@ -110,8 +111,12 @@ def test_one_with_somebodys_tags_is_left_alone(bench: Bench) -> None:
     assert caught.value.hint == f"To use it as it is, set bucket.name: {name(bench)} in sandbox.yaml."
 
 
-def test_one_of_our_name_without_any_tag_was_begun_by_us(bench: Bench) -> None:
+def test_one_of_our_name_without_any_tag_is_ours_only_if_we_have_begun_it(bench: Bench) -> None:
     bench.account.s3.make(name(bench))
+    with pytest.raises(errors.InfrastructureError, match="was not made by vmnest"):
+        bench.preview()
+    begun = Resource(naming.BUCKET_KIND, name(bench), managed=True, attrs={ownership.UNFINISHED: True})
+    bench.store.save(StackState("demo", "dev", resources={naming.BUCKET: begun}))
     assert step(bench).action == "update"
     bench.up()
     assert step(bench).action == "nothing"
