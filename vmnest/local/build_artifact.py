@@ -16,10 +16,11 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 MAX_ENTRIES = 200_000
 MAX_NAME_BYTES = 4096
+MAX_DIRECTORY_BYTES = 32 << 20  # some 160 bytes for each entry
 _MAX_LINK_BYTES = 4095
 _CHUNK_BYTES = 1 << 18
 _UNIX = 3
@@ -66,7 +67,7 @@ def unpack(artifact: BinaryIO, target: str, *, max_bytes: int, owner: int | None
         TooLargeError: it does not fit.
     """
     try:
-        with zipfile.ZipFile(artifact) as archive:
+        with zipfile.ZipFile(cast("BinaryIO", _Bounded(artifact))) as archive:
             return _Unpacker(archive, target, max_bytes=max_bytes, owner=owner).unpack()
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -78,6 +79,27 @@ def unpack(artifact: BinaryIO, target: str, *, max_bytes: int, owner: int | None
         raise ArtifactError(str(error) or "it is damaged") from error
     except (UnicodeError, ValueError, OverflowError) as error:
         raise ArtifactError(f"it is damaged: {error}") from error
+
+
+class _Bounded:
+    """The artifact for ``zipfile``, which reads the whole directory of a zip at once and makes objects of it.
+
+    Nothing else is read in such large pieces.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.seek, self.tell, self.close = file.seek, file.tell, file.close
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        if size <= MAX_DIRECTORY_BYTES:
+            data = self._file.read(MAX_DIRECTORY_BYTES + 1 if size < 0 else size)
+            if len(data) <= MAX_DIRECTORY_BYTES:
+                return data
+        raise TooLargeError(f"its directory has more than {MAX_DIRECTORY_BYTES} bytes")
+
+    def seekable(self) -> bool:
+        return True
 
 
 class _Unpacker:

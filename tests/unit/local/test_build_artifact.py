@@ -147,6 +147,14 @@ def test_more_entries_than_a_disk_can_bear_are_refused(tmp_path: Path, monkeypat
         unpack(make_zip(dict.fromkeys("abcd", "")), tmp_path / "t")
 
 
+def test_a_directory_of_a_zip_that_is_too_large_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_artifact, "MAX_DIRECTORY_BYTES", 1000)
+    unpack(make_zip(dict.fromkeys("abcdefgh", "")), tmp_path / "small")
+    many = make_zip({f"{number}": "" for number in range(30)})
+    with pytest.raises(build_artifact.TooLargeError, match="directory has more than 1000 bytes"):
+        unpack(many, tmp_path / "large")
+
+
 @pytest.mark.parametrize("content", [b"", b"PK", b"no zip at all" * 100])
 def test_what_is_no_zip_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(build_artifact.ArtifactError):
