@@ -65,6 +65,12 @@ def missing_tags(tags: Tags, *, stack: Stack) -> dict[str, str]:
     return {key: value for key, value in tags_of(stack).items() if tags.get(key) != value}
 
 
+def reused(key: str, tags: Tags) -> str:
+    """Why a resource is reused that the configuration names under that key."""
+    kept = ", and what is named is not removed, although vmnest made it" if owner_of(tags) else ""
+    return f"{key} names it{kept}"
+
+
 def foreign(what: str, tags: Tags, *, hint: str) -> errors.InfrastructureError:
     """The error for a resource of the wanted name that is not ours."""
     owner = owner_of(tags)

@@ -132,4 +132,4 @@ def _step(name: str, resource: Resource) -> Step:
     if resource.managed:
         content = "; all that is in it goes with it" if resource.kind == naming.BUCKET_KIND else ""
         return Step(slot, resource.kind, DELETE, told, f"was made for this stack{content}")
-    return Step(slot, resource.kind, REUSE, told, "was not made by vmnest, and stays")
+    return Step(slot, resource.kind, REUSE, told, "is one that was to be reused, and stays")

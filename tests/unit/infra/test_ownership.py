@@ -61,3 +61,9 @@ def test_the_error_says_whose_it_is(tags: dict[str, str], whose: str) -> None:
     error = ownership.foreign("the role exec", tags, hint="do this")
     assert error.message == f"the role exec exists and {whose}"
     assert error.hint == "do this"
+
+
+def test_what_is_named_is_reused_and_said_to_stay_if_we_made_it() -> None:
+    assert ownership.reused("role.arn", {"a": "b"}) == "role.arn names it"
+    ours = {ownership.MANAGER_TAG: ownership.MANAGER, ownership.PROJECT_TAG: "p", ownership.STACK_TAG: "s"}
+    assert "is not removed, although vmnest made it" in ownership.reused("role.arn", ours)

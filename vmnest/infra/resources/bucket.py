@@ -30,8 +30,8 @@ def plan(inputs: Inputs) -> Step:
     """What is to happen to the bucket."""
     found, wanted = inputs.facts.bucket, name(inputs)
     if inputs.stack.bucket.name:
-        _check_reused(wanted, found, region=inputs.facts.region)
-        return Step(naming.BUCKET, naming.BUCKET_KIND, REUSE, wanted, f"{_KEY} names it")
+        tags = _check_reused(wanted, found, region=inputs.facts.region).tags
+        return Step(naming.BUCKET, naming.BUCKET_KIND, REUSE, wanted, ownership.reused(_KEY, tags))
     if found is None:
         return Step(naming.BUCKET, naming.BUCKET_KIND, CREATE, wanted, "there is none of that name")
     recorded = inputs.recorded(naming.BUCKET, found.name)
@@ -94,7 +94,7 @@ def look(resource: Resource, account: Account) -> Resource | None:
     return None if account.buckets.locate(resource.id) is None else resource
 
 
-def _check_reused(wanted: str, found: Bucket | None, *, region: str) -> None:
+def _check_reused(wanted: str, found: Bucket | None, *, region: str) -> Bucket:
     if found is None:
         raise errors.InfrastructureError(
             f"{_KEY} names a bucket that does not exist: {wanted}",
@@ -110,6 +110,7 @@ def _check_reused(wanted: str, found: Bucket | None, *, region: str) -> None:
             f"{_KEY} names a bucket in {found.region}, and the image is to be made in {region}: {wanted}",
             hint="The service reads artifacts from a bucket in the image's own region.",
         )
+    return found
 
 
 def _changes(found: Bucket, *, inputs: Inputs) -> Iterator[Change]:

@@ -87,7 +87,7 @@ def plan_reuse(slot: str, role_arn: str, *, found: Role | None, key: str) -> Ste
         raise errors.InfrastructureError(
             f"{key} names a role that does not exist: {role_arn}", hint=f"Correct {key}, or leave it empty to make one."
         )
-    return Step(slot, naming.ROLE_KIND, REUSE, naming.role_of_arn(role_arn), f"{key} names it")
+    return Step(slot, naming.ROLE_KIND, REUSE, naming.role_of_arn(role_arn), ownership.reused(key, found.tags))
 
 
 def plan_own(wish: Wish, *, inputs: Inputs, found: Role | None) -> Step:
