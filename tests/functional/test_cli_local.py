@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import descriptors
 from tests.support.cli import PROGRAM, Cli, bare_environ
 from tests.support.cloud import LocalCloud, living_processes, open_cloud
 from tests.support.paths import ROOT
@@ -186,7 +187,7 @@ def test_wait_is_told_of_the_end_that_another_brings(cli: Cli) -> None:
 def await_socket(pid: int) -> None:
     """Wait until the process talks to the cloud: by then it has read whom it waits for."""
     end = time.monotonic() + WAIT_SECONDS
-    while not any(os.readlink(link).startswith("socket:") for link in Path(f"/proc/{pid}/fd").iterdir()):
+    while not any(target.startswith("socket:") for target in descriptors.targets(pid)):
         assert time.monotonic() < end
         time.sleep(0.005)
 

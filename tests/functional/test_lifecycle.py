@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import descriptors
 from tests.support.cli import Cli, bare_environ
 from tests.support.cloud import LocalCloud, living_processes, open_cloud
 from tests.support.paths import ROOT
@@ -77,9 +78,7 @@ def wait_until_it_asks(process: subprocess.Popen[bytes]) -> None:
     """It has got as far as a connection to the cloud."""
 
     def has_socket() -> bool:
-        with contextlib.suppress(FileNotFoundError):  # closed since it was listed
-            return any(os.readlink(each).startswith("socket:") for each in Path(f"/proc/{process.pid}/fd").iterdir())
-        return False
+        return any(target.startswith("socket:") for target in descriptors.targets(process.pid))
 
     wait_for(has_socket)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import skips
+from tests.support import descriptors, skips
 from tests.support.agent import GUEST, Agent, running_agent
 from tests.support.paths import find_python
 from vmnest._guest.agentd import __version__
@@ -93,9 +93,7 @@ def test_it_tells_where_it_listens(agent: Agent) -> None:
 
 
 def test_it_listens_on_the_loopback_only_unless_told(agent: Agent) -> None:
-    inodes = {
-        os.readlink(f"/proc/{agent.process.pid}/fd/{name}") for name in os.listdir(f"/proc/{agent.process.pid}/fd")
-    }
+    inodes = descriptors.targets(agent.process.pid)
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     addresses = {row[1].split(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in inodes}
     assert addresses == {"0100007F"}

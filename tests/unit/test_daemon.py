@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import descriptors
 from tests.support.cloud import LocalCloud, living_processes
 from tests.support.paths import ROOT
 from vmnest import __version__, daemon, errors, rendezvous
@@ -70,7 +71,7 @@ def test_it_is_a_process_of_its_own(environ: dict[str, str]) -> None:
     assert parent != os.getpid()
     # Nothing of ours is held open: who waits for our output's end is not kept waiting.
     ours = {os.readlink(f"/proc/self/fd/{fd}") for fd in (0, 1, 2)} - {"/dev/null"}
-    theirs = {os.readlink(f"/proc/{started.pid}/fd/{name}") for name in os.listdir(f"/proc/{started.pid}/fd")}
+    theirs = descriptors.targets(started.pid)
     assert not ours & theirs
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import descriptors
 from tests.support.cells import LISTENER, Room
 from vmnest import errors
 from vmnest.local.drivers import Ended, channel, machine, namespace, rubbish, runtime
@@ -27,7 +28,7 @@ def processes_of(folder: str) -> list[int]:
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            links = [os.readlink(f"/proc/{name}/fd/{fd}") for fd in os.listdir(f"/proc/{name}/fd")]
+            links = descriptors.targets(int(name))
             if int(name) != os.getpid() and any(link.startswith(folder + "/") for link in links):
                 found.append(int(name))
     return found
