@@ -202,6 +202,8 @@ def is_open(port: int) -> bool:
         Client(port).close()
     except ConnectionRefusedError:
         return False
+    except ConnectionResetError:
+        return True  # it is being closed just now
     return True
 
 
