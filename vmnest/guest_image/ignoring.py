@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterable
 
 from .. import errors
+from .source import DOCKERFILE
 
 FILE_NAME = ".dockerignore"
-_ALWAYS = ("Dockerfile", FILE_NAME)  # the build reads them itself
+_ALWAYS = (DOCKERFILE, FILE_NAME)  # the build reads them itself
 
 
 class Rules:

@@ -22,14 +22,13 @@ from typing import BinaryIO, NamedTuple, cast
 from .. import errors
 from . import compression, scanning, zipfiles
 from .machines import machine_of
+from .source import DOCKERFILE
 
-SMALL_FILE_BYTES = 128 * 1024
 BATCH_BYTES = 512 * 1024
 BATCH_FILES = 256
 MAX_THREADS = 4
 _LARGE_BYTES = 0xFFFFFFFF // 4 * 3  # may reach 4 GiB while it is read, or packed
 _AGENT = "agentd/serve.py"
-_DOCKERFILE = "Dockerfile"
 _MAX_DOCKERFILE_BYTES = 1 << 20
 
 
@@ -267,7 +266,7 @@ class _Run:
     def _note(self, entry: scanning.Entry, start: bytes) -> None:
         if not stat.S_ISREG(entry.mode):
             return
-        if entry.name == _DOCKERFILE:
+        if entry.name == DOCKERFILE:
             self._dockerfile = start[:_MAX_DOCKERFILE_BYTES]
         machine = machine_of(entry.name, start)
         if machine is not None:

@@ -17,8 +17,19 @@ from typing import NamedTuple
 from .. import errors, settings
 from . import places, state
 
-__all__ = ["EGRESS_CONNECTOR", "EXECUTION_ROLE", "IMAGE", "Found", "find_stack", "resolve"]
+__all__ = [
+    "BUILD_BUCKET",
+    "EGRESS_CONNECTOR",
+    "EXECUTION_ROLE",
+    "IMAGE",
+    "IMAGE_VERSION",
+    "REGION",
+    "Found",
+    "find_stack",
+    "resolve",
+]
 
+REGION = "region"
 IMAGE = "image_arn"
 IMAGE_VERSION = "image_version"
 EXECUTION_ROLE = "execution_role_arn"

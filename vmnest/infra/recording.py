@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from . import naming, ownership
+from . import naming, outputs, ownership
 from .state import Output, Resource, StackState
 
 
@@ -60,22 +60,22 @@ def told(resource: Resource) -> str:
 
 
 def _outputs(state: StackState) -> Mapping[str, Output]:
-    outputs: dict[str, Output] = {}
+    found: dict[str, Output] = {}
     if state.region and any(True for _ in _finished(state)):
-        outputs["region"] = state.region
+        found[outputs.REGION] = state.region
     for name, resource in _finished(state):
         if name == naming.IMAGE:
-            outputs["image_arn"] = resource.id
+            found[outputs.IMAGE] = resource.id
             if resource.attrs.get("version"):
-                outputs["image_version"] = str(resource.attrs["version"])
+                found[outputs.IMAGE_VERSION] = str(resource.attrs["version"])
         elif name == naming.ROLE and resource.attrs.get("arn"):
-            outputs["execution_role_arn"] = str(resource.attrs["arn"])
+            found[outputs.EXECUTION_ROLE] = str(resource.attrs["arn"])
         elif name == naming.BUCKET:
-            outputs["build_bucket"] = resource.id
+            found[outputs.BUILD_BUCKET] = resource.id
         elif name == naming.CONNECTOR:
-            outputs["egress_network_connector_arn"] = resource.id
-            outputs.update(_network_outputs(resource.attrs))
-    return outputs
+            found[outputs.EGRESS_CONNECTOR] = resource.id
+            found.update(_network_outputs(resource.attrs))
+    return found
 
 
 def _network_outputs(attrs: Mapping[str, object]) -> Mapping[str, Output]:

@@ -174,7 +174,9 @@ class Intent:
 
     def bucket(self, deadline: Deadline) -> str:
         """The bucket to upload to. On this machine there is always one."""
-        found = self.wish.bucket or self._output("build_bucket")
+        from ..infra import outputs
+
+        found = self.wish.bucket or self._output(outputs.BUILD_BUCKET)
         if found is None and not self.place.is_local:
             raise errors.UsageError(
                 "no bucket to upload the image to", hint="Name one with --bucket, or let vmnest infra up make one."
@@ -185,7 +187,9 @@ class Intent:
 
     def role(self, deadline: Deadline) -> str:
         """The role of the build. On this machine there is always one."""
-        found = self.place.role(self.wish.role) or self._output("execution_role_arn")
+        from ..infra import outputs
+
+        found = self.place.role(self.wish.role) or self._output(outputs.EXECUTION_ROLE)
         if found is None and not self.place.is_local:
             raise errors.UsageError(
                 "no role for the build",
@@ -199,10 +203,12 @@ class Intent:
         Raises:
             errors.UsageError: the role is a stack's, and the bucket is not.
         """
-        if self.place.is_local or role != self._output("execution_role_arn"):
+        from ..infra import outputs
+
+        if self.place.is_local or role != self._output(outputs.EXECUTION_ROLE):
             return self.name
-        stacks = self._output("image_arn")
-        if bucket != self._output("build_bucket"):
+        stacks = self._output(outputs.IMAGE)
+        if bucket != self._output(outputs.BUILD_BUCKET):
             raise errors.UsageError(
                 f"the role of the infrastructure may not read the bucket {bucket}",
                 hint="Leave --bucket out, or name a role that may read it with --role.",
