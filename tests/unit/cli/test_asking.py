@@ -2,14 +2,25 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from tests.support.terminals import WAIT_SECONDS
 from vmnest import errors
 from vmnest.cli import asking, words
+
+
+def read_until(ours: int, text: bytes) -> None:
+    """Read what the terminal shows, which comes in pieces, until the text is there."""
+    seen = b""
+    while text not in seen:
+        ready, _, _ = select.select([ours], [], [], WAIT_SECONDS)
+        assert ready, seen
+        seen += os.read(ours, 1000)
 
 
 def options(*, json: bool = False) -> words.Options:
@@ -43,7 +54,7 @@ def ask(**members: bool) -> None:
 def test_yes_is_yes(answer):
     with terminal(answer) as ours:
         ask()
-        assert b"one\r\nDelete these? [y/N]" in os.read(ours, 1000)
+        read_until(ours, b"one\r\nDelete these? [y/N]")
 
 
 @pytest.mark.parametrize("answer", [b"\n", b"n\n", b"yess\n", b"\xff\n", b"\x04"])
