@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import errors, settings
 from .. import target as targets
 from ..deadline import Deadline
-from . import image_wishes
+from . import image_wishes, moments
 from .image_wishes import Wish
 
 TYPE_CHECKING = False
@@ -115,7 +115,10 @@ def read_build_log(
         "image_version": version.image_version,
         "state": version.state,
         "log_group": logs.group_of(version),
-        "lines": [{"time": line.time, "stream": line.stream, "message": line.message} for line in lines],
+        "lines": [
+            {"time": moments.from_epoch(line.time, fractions=True), "stream": line.stream, "message": line.message}
+            for line in lines
+        ],
     }
 
 

@@ -6,7 +6,7 @@ Names that are no UTF-8 have lone surrogates in the place of the bytes that are 
 from __future__ import annotations
 
 from .. import errors
-from . import commands, sandboxes
+from . import commands, moments, sandboxes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,21 +46,12 @@ def describe(entry: Entry) -> dict[str, object]:
         "type": entry.type,
         "size": entry.size,
         "mode": f"{entry.mode:04o}",
-        "modified_at": _moment(entry.mtime),
+        "modified_at": moments.from_epoch(entry.mtime, fractions=True),
         "uid": entry.uid,
         "gid": entry.gid,
     }
     extra = {"target": entry.target, "sha256": entry.sha256, "error": entry.error}
     return {**found, **{name: value for name, value in extra.items() if value is not None}}
-
-
-def _moment(seconds: float) -> str | None:
-    from datetime import datetime, timezone
-
-    try:
-        return datetime.fromtimestamp(seconds, timezone.utc).isoformat().replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
-        return None  # a file may have any time
 
 
 def read_file(files: Files, *, path: str, limit: int = MOST_READ_BYTES) -> dict[str, object]:

@@ -6,6 +6,7 @@ from .. import errors, registry, settings
 from .. import target as targets
 from ..deadline import Deadline
 from ..wire import names
+from . import moments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def _describe(image: Image) -> dict[str, object]:
         "state": image.state,
         "latest_active_version": image.latest_active_version,
         "latest_failed_version": image.latest_failed_version,
-        "created_at": image.created_at.isoformat(),
+        "created_at": moments.to_iso(image.created_at),
     }
 
 
@@ -274,8 +275,8 @@ def _describe_version(version: ImageVersion) -> dict[str, object]:
         "hooks": dict(version.hooks),
         "log_group": version.log_group,
         "egress_network_connectors": list(version.egress_connectors),
-        "created_at": version.created_at.isoformat() if version.created_at else None,
-        "updated_at": version.updated_at.isoformat() if version.updated_at else None,
+        "created_at": moments.to_iso(version.created_at) if version.created_at else None,
+        "updated_at": moments.to_iso(version.updated_at) if version.updated_at else None,
     }
 
 

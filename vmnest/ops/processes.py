@@ -8,7 +8,7 @@ from .. import errors
 from .._guest.agentd import wire
 from ..deadline import Deadline, backoff
 from ..wire import names
-from . import commands, sandboxes, views
+from . import commands, moments, sandboxes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -177,8 +177,8 @@ def describe_process(info: ProcessInfo) -> dict[str, object]:
         "timed_out": info.timed_out,
         "command": list(info.command),
         "pid": info.pid,
-        "started_at": views.moment(info.started_at),
-        "ended_at": views.moment(info.ended_at),
+        "started_at": moments.from_epoch(info.started_at),
+        "ended_at": moments.from_epoch(info.ended_at),
         "background": info.retain == wire.RETAIN_DROP,
         "terminal": info.is_pty,
         "stdin": info.stdin,

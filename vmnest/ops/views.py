@@ -5,18 +5,18 @@ from __future__ import annotations
 from .. import errors
 from .. import target as targets
 from ..wire import names
+from . import moments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from ..control import Control
     from ..control.microvms import MicroVM
     from ..deadline import Deadline
     from ..registry import Record
 
-__all__ = ["GONE", "LAUNCHING", "Look", "control_of", "describe", "describe_record", "moment"]
+__all__ = ["GONE", "LAUNCHING", "Look", "control_of", "describe", "describe_record"]
 
 # States that no service answers: what can be said of a record whose MicroVM cannot be asked for.
 LAUNCHING = "LAUNCHING"  # it is being started, or whoever started it was cut off
@@ -100,9 +100,9 @@ def describe(record: Record, microvm: MicroVM) -> dict[str, object]:
         "image_arn": microvm.image_arn,
         "image_version": microvm.image_version,
         "endpoint": microvm.endpoint,
-        "started_at": _iso(microvm.started_at),
-        "expires_at": None if ends is None else _iso(ends),
-        "terminated_at": None if microvm.terminated_at is None else _iso(microvm.terminated_at),
+        "started_at": moments.to_iso(microvm.started_at),
+        "expires_at": None if ends is None else moments.to_iso(ends),
+        "terminated_at": None if microvm.terminated_at is None else moments.to_iso(microvm.terminated_at),
         "state_reason": microvm.state_reason,
         "max_duration_seconds": microvm.max_duration_seconds,
         "idle_policy": None if microvm.idle_policy is None else microvm.idle_policy._asdict(),
@@ -128,9 +128,9 @@ def describe_record(record: Record, *, state: str) -> dict[str, object]:
         "image_version": None,
         "region": record.region,
         "endpoint": record.endpoint,
-        "created_at": moment(record.created_at),
+        "created_at": moments.from_epoch(record.created_at),
         "started_at": None,
-        "stopped_at": moment(record.stopped_at),
+        "stopped_at": moments.from_epoch(record.stopped_at),
         "expires_at": None,
         "terminated_at": None,
         "state_reason": None,
@@ -143,27 +143,13 @@ def describe_record(record: Record, *, state: str) -> dict[str, object]:
     }
 
 
-def moment(seconds: float | None) -> str | None:
-    """Of seconds since the epoch that stand in a file."""
-    from datetime import datetime, timezone
-
-    try:
-        return None if seconds is None else _iso(datetime.fromtimestamp(seconds, timezone.utc))
-    except (OverflowError, ValueError, OSError):
-        return None  # the file says anything
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
 def _to_json(value: object) -> object:
     """What a service said as JSON values: its moments are texts, with their fractions."""
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     if isinstance(value, datetime):
-        return value.isoformat().replace("+00:00", "Z")
+        return moments.to_iso(value, fractions=True)
     if isinstance(value, Mapping):
         return {str(name): _to_json(member) for name, member in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):

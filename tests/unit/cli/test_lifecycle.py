@@ -60,7 +60,7 @@ def test_what_stop_answers_in_json_is_the_sandbox(peer: Peer, capfd: pytest.Capt
     assert main(["stop", "web", "--json"]) == 0
     (stopped,) = json.loads(capfd.readouterr().out)["stopped"]
     assert (stopped["name"], stopped["state"]) == ("web", "SUSPENDED")
-    assert stopped["stopped_at"].endswith("Z")
+    assert stopped["stopped_at"].endswith("+00:00")
 
 
 def test_stop_has_a_time_of_its_own(peer: Peer, capfd: pytest.CaptureFixture[str]) -> None:

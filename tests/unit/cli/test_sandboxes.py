@@ -90,8 +90,8 @@ def test_ps_tells_when_and_how_it_ends(
     seen = {"state": "SUSPENDED", "startedAt": 0.0, "maximumDurationInSeconds": 5400, "idlePolicy": policy}
     text = show(serve, monkeypatch, capfd, **seen)
     shown = {name: value.strip() for name, value in members(text).items()}
-    assert shown["stopped at"] == "1970-01-01T00:00:00Z"
-    assert shown["expires at"] == "1970-01-01T01:30:00Z"
+    assert shown["stopped at"] == "1970-01-01T00:00:00+00:00"
+    assert shown["expires at"] == "1970-01-01T01:30:00+00:00"
     assert shown["max duration"] == "1h30m"
     assert shown["labels"] == "team=a, tier=b c"
     assert (shown["ingress"], shown["egress"]) == ("in", "out")
@@ -144,10 +144,10 @@ def test_inspect_is_json_with_all_that_is_known_and_no_secret(
     data = json.loads(text)
     assert "hunter2" not in text
     assert text.startswith('{\n  "name": "web",\n')
-    assert (data["name"], data["state"], data["expires_at"]) == ("web", "RUNNING", "1970-01-01T08:00:00Z")
+    assert (data["name"], data["state"], data["expires_at"]) == ("web", "RUNNING", "1970-01-01T08:00:00+00:00")
     assert data["record"]["later"] == 1
     assert data["microvm"]["newMember"] == [1]
-    assert data["microvm"]["startedAt"] == "1970-01-01T00:00:00.500000Z"
+    assert data["microvm"]["startedAt"] == "1970-01-01T00:00:00.500+00:00"
     assert main(["--json", "inspect", "web"]) == 0
     assert json.loads(capfd.readouterr().out) == data
 

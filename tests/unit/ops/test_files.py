@@ -40,7 +40,7 @@ def test_an_entry_is_described_with_bits_in_octal_and_a_time_as_text() -> None:
         "type": "file",
         "size": 3,
         "mode": "4640",
-        "modified_at": "1970-01-01T00:00:01.500000Z",
+        "modified_at": "1970-01-01T00:00:01.500+00:00",
         "uid": 7,
         "gid": 8,
         "sha256": "00",

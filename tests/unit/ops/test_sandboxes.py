@@ -79,7 +79,7 @@ def test_each_sandbox_is_listed_with_its_state_in_the_order_of_the_records(
     assert [each["name"] for each in found] == names
     assert {each["state"] for each in found} == {"RUNNING"}
     assert found[0]["state_reason"] == "why"
-    assert found[0]["created_at"] == "1970-01-01T00:00:00Z"
+    assert found[0]["created_at"] == "1970-01-01T00:00:00+00:00"
     assert found[0]["endpoint"] == "https://0000.lambda-microvm.us-east-1.on.aws"
     assert {request.target for request in peer.requests} == {f"/2025-09-09/microvms/microvm-{name}" for name in names}
 

@@ -36,10 +36,10 @@ def test_what_the_service_says_and_what_is_recorded() -> None:
         "image_version": "1.0",
         "region": "r",
         "endpoint": "https://host",
-        "created_at": "1970-01-01T00:00:00Z",
-        "started_at": "2026-01-01T00:00:00Z",
-        "stopped_at": "1970-01-01T00:00:01Z",
-        "expires_at": "2026-01-01T01:30:00Z",
+        "created_at": "1970-01-01T00:00:00+00:00",
+        "started_at": "2026-01-01T00:00:00+00:00",
+        "stopped_at": "1970-01-01T00:00:01+00:00",
+        "expires_at": "2026-01-01T01:30:00+00:00",
         "terminated_at": None,
         "state_reason": None,
         "max_duration_seconds": 5400,
@@ -67,7 +67,7 @@ def test_a_view_has_the_same_members_whatever_is_known() -> None:
 
 def test_what_has_ended_does_not_expire() -> None:
     view = views.describe(Record("web"), microvm(state="TERMINATED", terminated_at=MOMENT + timedelta(seconds=1)))
-    assert (view["expires_at"], view["terminated_at"]) == (None, "2026-01-01T00:00:01Z")
+    assert (view["expires_at"], view["terminated_at"]) == (None, "2026-01-01T00:00:01+00:00")
 
 
 def test_a_target_of_a_later_version_is_an_error_in_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_a_look_into_it_keeps_the_services_words_and_no_token(look: views.Look) 
     assert view["record"] == {"name": "web", "microvm_id": "m-1", "target": "aws", "log_group": "g"}
     said = view["microvm"]
     assert isinstance(said, dict)
-    assert (said["startedAt"], said["odd"]) == ("1970-01-01T00:00:00.250000Z", {"a": [None]})
+    assert (said["startedAt"], said["odd"]) == ("1970-01-01T00:00:00.250+00:00", {"a": [None]})
     assert json.loads(json.dumps(view)) == view
     view = look.into(record)
     assert (view["state"], view["microvm"]) == ("GONE", None)
