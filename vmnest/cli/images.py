@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors, settings
 from ..ops import builds, images
-from . import asking, batch, failure, infra_progress, output, render, values, variables, words
+from . import asking, batch, failure, infra_progress, output, render, tables, values, variables, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -255,6 +255,25 @@ def _wish(options: _BuildOptions) -> builds.Wish:
 # -- the others --------------------------------------------------------------------------------------------------------
 
 
+_COLUMNS = (
+    "NAME",
+    tables.Column("STATE", colours=tables.STATE_COLOURS),
+    "ACTIVE",
+    tables.Column("FAILED", rank=1),
+    "AGE",
+    tables.Column("ARN", rank=2),
+)
+_MANAGED_COLUMNS = ("NAME", "VERSIONS", tables.Column("ARN", rank=1))
+_VERSION_COLUMNS = (
+    "VERSION",
+    tables.Column("STATE", colours=tables.STATE_COLOURS),
+    tables.Column("STATUS", colours=tables.STATE_COLOURS),
+    tables.Column("MEMORY", rank=1, right=True),
+    "AGE",
+    "REASON",  # whatever the room: it is what one looks for
+)
+
+
 def _list(options: _ImageOptions) -> None:
     with output.progress("asking for the images", options=options):
         data = images.image_list(
@@ -265,8 +284,8 @@ def _list(options: _ImageOptions) -> None:
         )
     found = _items(data, "images")
     rows = [_managed_row(each) if options.managed else _row(each) for each in found]
-    heads = ("NAME", "VERSIONS", "ARN") if options.managed else ("NAME", "STATE", "ACTIVE", "FAILED", "AGE", "ARN")
-    output.result(data, options=options, text=render.render_table(heads, rows) if rows else "")
+    columns = _MANAGED_COLUMNS if options.managed else _COLUMNS
+    output.result(data, options=options, text=output.table(columns, rows) if rows else "")
     if not rows:
         output.remark("there are no images", options=options)
 
@@ -318,8 +337,7 @@ def _versions(options: _ImageOptions) -> None:
         )
         for each in _items(data, "versions")
     ]
-    heads = ("VERSION", "STATE", "STATUS", "MEMORY", "AGE", "REASON")
-    output.result(data, options=options, text=render.render_table(heads, rows))
+    output.result(data, options=options, text=output.table(_VERSION_COLUMNS, rows))
 
 
 def _logs(options: _ImageOptions) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..ops import infra
-from . import asking, infra_progress, output, render, terminal, values, words
+from . import asking, infra_progress, output, render, tables, terminal, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def _steps_text(steps: Sequence[Mapping[str, object]]) -> str:
     ]
     if not rows:
         return ""
-    _, *lines = render.render_table(("", "", "", ""), rows).splitlines()
+    _, *lines = tables.render_table(("", "", "", ""), rows).splitlines()
     text = ""
     for step, line in zip(steps, lines, strict=True):
         text += f"  {_coloured(line, str(step['action']))}\n"
@@ -328,4 +328,4 @@ def _steps_text(steps: Sequence[Mapping[str, object]]) -> str:
 
 def _coloured(line: str, action: str) -> str:
     colour = _COLOURS.get(action)
-    return f"\x1b[{colour}m{line}\x1b[0m" if colour and terminal.want_colour(terminal.STDOUT) else line
+    return tables.paint(line, colour) if colour and terminal.want_colour(terminal.STDOUT) else line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ops import processes
 from ..wire import names
-from . import commands, output, render, values, words
+from . import commands, output, render, tables, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +88,13 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
-_HEADS = ("JOB", "STATE", "AGE", "OUTPUT", "COMMAND")
+_COLUMNS = (
+    "JOB",
+    "STATE",
+    "AGE",
+    tables.Column("OUTPUT", rank=1, right=True),
+    tables.Column("COMMAND", shrinks=True),
+)
 
 
 def _list(options: words.Options) -> int:
@@ -104,7 +110,7 @@ def _list(options: words.Options) -> int:
     listed = data["jobs"]
     assert isinstance(listed, list)
     rows = [_row(each) for each in listed]
-    output.result(data, options=options, text=render.render_table(_HEADS, rows) if rows else "")
+    output.result(data, options=options, text=output.table(_COLUMNS, rows) if rows else "")
     if not rows:
         output.remark(f"there are no jobs in {name}", options=options)
     return 0

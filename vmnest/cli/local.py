@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ops import local
-from . import output, render, words
+from . import output, render, tables, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ def _tell_notes(data: dict[str, object], *, options: words.Options) -> None:
         output.remark(note, options=options)
 
 
+_COLUMNS = ("NAME", tables.Column("STATE", colours=tables.STATE_COLOURS), "MICROVM")
+
+
 def _text(data: dict[str, object]) -> str:
     alive = data["microvms"]
     assert isinstance(alive, list)
@@ -81,7 +84,7 @@ def _text(data: dict[str, object]) -> str:
     text = render.render_members([("local cloud", "running" if data["running"] else "not running"), *heads])
     if alive:
         rows = [(each["name"], each["state"], each["microvm_id"]) for each in alive]
-        text += "\n" + render.render_table(("NAME", "STATE", "MICROVM"), rows)
+        text += "\n" + output.table(_COLUMNS, rows)
     return text
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 
 from .. import daemon, registry, settings
-from . import render, terminal
+from . import render, tables, terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from .words import Options
 
@@ -20,6 +20,7 @@ __all__ = [
     "remark_local_cloud",
     "remark_unusual_place",
     "result",
+    "table",
     "warnings_as_remarks",
 ]
 
@@ -29,6 +30,18 @@ def result(data: object, *, options: Options, text: str) -> None:
     if options.json:
         text = render.render_json(data, indented=terminal.is_terminal(terminal.STDOUT))
     terminal.write_text(terminal.STDOUT, text)
+
+
+def table(columns: Sequence[tables.Column | str], rows: Iterable[Sequence[object]], *, wide: bool = False) -> str:
+    """A table for standard output: as wide as the terminal if it is one, unless it shall be ``wide``; else whole."""
+    fits = terminal.is_terminal(terminal.STDOUT) and not wide
+    return tables.render_table(
+        columns,
+        rows,
+        room=terminal.size()[0] if fits else None,
+        colour=terminal.want_colour(terminal.STDOUT),
+        ellipsis=terminal.ellipsis(),
+    )
 
 
 def remark(text: str | None, *, options: Options) -> None:

@@ -6,7 +6,8 @@ import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
+    from datetime import datetime
 
 __all__ = [
     "render_age",
@@ -14,8 +15,9 @@ __all__ = [
     "render_duration",
     "render_json",
     "render_members",
-    "render_table",
+    "render_moment",
     "to_printable",
+    "width",
 ]
 
 _ABSENT = "-"
@@ -48,18 +50,6 @@ def width(text: str) -> int:
     return columns
 
 
-def render_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Lines with aligned columns. Nothing is cut and nothing is wrapped: ids are there to be copied."""
-    cells = [list(heads), *([to_printable(cell) for cell in row] for row in rows)]
-    widths = [max(width(row[column]) for row in cells) for column in range(len(heads))]
-    return "".join(_line(row, widths) for row in cells)
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [cell + " " * (wide - width(cell)) for cell, wide in zip(row, widths, strict=True)]
-    return "  ".join(padded).rstrip() + "\n"
-
-
 def render_members(members: Iterable[tuple[str, object]]) -> str:
     """``name  value`` lines; members without a value are left out."""
     shown = [(to_printable(name), to_printable(value)) for name, value in members if value is not None]
@@ -83,13 +73,27 @@ def render_age(seconds: float) -> str:
 
 
 def render_age_since(moment: object) -> str | None:
-    """The age of what began at this moment (``2026-11-29T12:00:00Z``); None if that is none."""
-    if not isinstance(moment, str):
+    """The age of what began at this moment (``2026-11-29T12:00:00+00:00``); None if that is none."""
+    began = _parse(moment)
+    if began is None:
         return None
     from datetime import datetime, timezone
 
-    began = datetime.fromisoformat(moment.replace("Z", "+00:00"))
     return render_age((datetime.now(timezone.utc) - began).total_seconds())
+
+
+def render_moment(moment: object) -> str | None:
+    """A moment (as JSON has it) by the clock of this place: ``2026-11-29 13:00:00``; None if it is none."""
+    when = _parse(moment)
+    return None if when is None else when.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _parse(moment: object) -> datetime | None:
+    if not isinstance(moment, str):
+        return None
+    from datetime import datetime
+
+    return datetime.fromisoformat(moment)
 
 
 def render_duration(seconds: int) -> str:

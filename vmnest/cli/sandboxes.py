@@ -63,7 +63,7 @@ def _list(options: words.Options) -> None:
     listed = data["sandboxes"]
     assert isinstance(listed, list)
     rows = [_row(each) for each in listed]
-    output.result(data, options=options, text=render.render_table(_HEADS, rows) if rows else "")
+    output.result(data, options=options, text=output.table(_HEADS, rows) if rows else "")
     if not rows:
         output.remark(_none(labels, is_local=options.local), options=options)
     for message in dict.fromkeys(str(each["error"]["message"]) for each in listed if "error" in each):

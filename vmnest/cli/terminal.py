@@ -26,6 +26,7 @@ __all__ = [
     "Progress",
     "RawMode",
     "draw_line",
+    "ellipsis",
     "is_terminal",
     "open_missing",
     "read_bytes",
@@ -137,6 +138,16 @@ def want_colour(fd: int) -> bool:
     """Colour is for terminals that know it, and for users who did not switch it off (https://no-color.org)."""
     environ = settings.environment()
     return is_terminal(fd) and not environ.get("NO_COLOR") and environ.get("TERM", "dumb") != "dumb"
+
+
+def ellipsis() -> str:
+    """The sign for text that is cut, if standard output can express it."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        "…".encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return "~"
+    return "…"
 
 
 def size() -> tuple[int, int]:

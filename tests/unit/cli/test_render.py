@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -15,7 +16,7 @@ from vmnest.cli.render import (
     render_duration,
     render_json,
     render_members,
-    render_table,
+    render_moment,
     to_printable,
     width,
 )
@@ -43,12 +44,6 @@ def test_text_that_could_steer_a_terminal_is_escaped(value: object, text: str) -
 @given(st.text())
 def test_printable_text_is_one_line_without_controls(text: str) -> None:
     assert to_printable(text).isprintable()
-
-
-def test_a_table_is_aligned_and_never_cut() -> None:
-    long = "microvm-" + "0" * 300
-    text = render_table(("NAME", "ID"), [("a", long), ("日本", None)])
-    assert text == f"NAME  ID\na     {long}\n日本  -\n"
 
 
 def test_wide_and_combining_characters_have_their_columns() -> None:
@@ -82,8 +77,22 @@ def test_an_age_is_in_its_largest_unit(seconds: float, text: str) -> None:
 
 def test_an_age_counts_from_a_moment() -> None:
     began = datetime.now(timezone.utc) - timedelta(hours=5, seconds=1)
-    assert render_age_since(began.isoformat(timespec="seconds").replace("+00:00", "Z")) == "5h"
+    assert render_age_since(began.isoformat(timespec="seconds")) == "5h"
     assert render_age_since(None) is None
+
+
+@pytest.mark.parametrize(
+    ("zone", "text"), [("UTC", "2026-11-30 23:39:05"), ("IST-5:30", "2026-12-01 05:09:05"), ("", "2026-11-30 23:39:05")]
+)
+def test_a_moment_is_told_by_the_clock_of_this_place(monkeypatch: pytest.MonkeyPatch, zone: str, text: str) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert render_moment("2026-11-30T23:39:05+00:00") == text
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert render_moment(None) is None
 
 
 @pytest.mark.parametrize(
