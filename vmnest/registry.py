@@ -47,6 +47,8 @@ _MEMBERS: dict[str, tuple[type, ...]] = {
     "labels": (dict,),
     "sources": (dict,),
     "launch": (dict,),
+    "max_duration": (int,),
+    "idle_policy": (dict,),
 }
 
 
@@ -81,6 +83,8 @@ class Record:
         labels: The user's own labels.
         sources: Of what nobody named (``image_arn``, ``execution_role_arn``), where it is from.
         launch: The parameters of the RunMicrovm call, until its answer is recorded.
+        max_duration: Seconds after which its MicroVM ends in any case, as it was started with.
+        idle_policy: When its MicroVM is suspended, as it was started with: the members of ``microvms.IdlePolicy``.
         unknown: Members that this version does not know.
     """
 
@@ -105,6 +109,8 @@ class Record:
         labels: Mapping[str, str] | None = None,
         sources: Mapping[str, str] | None = None,
         launch: Mapping[str, object] | None = None,
+        max_duration: int | None = None,
+        idle_policy: Mapping[str, object] | None = None,
         unknown: Mapping[str, object] | None = None,
     ) -> None:
         self.name = name
@@ -123,6 +129,8 @@ class Record:
         self.labels: dict[str, str] = dict(labels or {})
         self.sources: dict[str, str] = dict(sources or {})
         self.launch: dict[str, object] | None = None if launch is None else dict(launch)
+        self.max_duration = max_duration
+        self.idle_policy: dict[str, object] | None = None if idle_policy is None else dict(idle_policy)
         self.unknown: dict[str, object] = dict(unknown or {})
 
     def __eq__(self, other: object) -> bool:
@@ -291,18 +299,23 @@ class Registry:
             return None
         return status.st_ino, status.st_mtime_ns
 
-    def put(self, record: Record, *, replace: bool = False, expected: Record | None = None) -> None:
+    def put(
+        self, record: Record, *, replace: bool = False, expected: Record | None = None, is_sole: bool = False
+    ) -> None:
         """Add a record.
 
         Args:
             record: The record.
             replace: Also in the place of any other of that name.
             expected: Also in the place of this one.
+            is_sole: Only if its MicroVM has no other name.
 
         Raises:
-            errors.NameInUseError: the name is recorded, and is not to be replaced.
+            errors.NameInUseError: the name is recorded, and is not to be replaced; or the MicroVM has a name.
         """
         with _Change(self) as contents:
+            if is_sole:
+                _check_sole(contents, record)
             present = contents.records.get(record.name)
             is_expected = present is not None and expected is not None and present.is_same_launch(expected)
             if present is not None and not replace and not is_expected:
@@ -362,6 +375,16 @@ def _in_use(present: Record) -> errors.NameInUseError:
         f"a sandbox named {present.name} exists already ({_where(present)})",
         hint=f"Choose another name, or remove it first: vmnest rm {present.name}",
     )
+
+
+def _check_sole(contents: _Contents, record: Record) -> None:
+    for other in contents.records.values():
+        if other.microvm_id == record.microvm_id and other.name != record.name:
+            raise errors.NameInUseError(
+                f"MicroVM {record.microvm_id} is recorded already: as {other.name}",
+                hint=f"Use it by that name: vmnest ps {other.name}",
+                details={"name": other.name},
+            )
 
 
 def _where(record: Record) -> str:

@@ -80,6 +80,8 @@ def test_a_record_comes_back_as_it_was_put(registry: Registry) -> None:
         labels={"team": "a"},
         sources={"image_arn": "output of demo/dev"},
         launch={"image_arn": ARN, "idle_policy": {"auto_resume_enabled": True}, "egress_connectors": []},
+        max_duration=3600,
+        idle_policy={"max_idle_duration_seconds": 60},
         unknown={"later": [1, {"x": None}]},
     )
     registry.put(record)
@@ -123,6 +125,16 @@ def test_a_record_is_put_in_the_place_of_the_one_that_is_expected(registry: Regi
     assert registry.require("web").microvm_id == "second"
     registry.remove("web")
     registry.put(Record("web", client_token="t4"), expected=seen)
+
+
+def test_a_microvm_gets_one_name_where_that_is_wished(registry: Registry) -> None:
+    registry.put(Record("web", microvm_id="first"))
+    with pytest.raises(errors.NameInUseError, match="as web") as caught:
+        registry.put(Record("other", microvm_id="first"), is_sole=True)
+    assert caught.value.details == {"name": "web"}
+    registry.put(Record("other", microvm_id="second"), is_sole=True)
+    registry.put(Record("third", microvm_id="second"))
+    assert [record.name for record in registry.all()] == ["web", "other", "third"]
 
 
 @pytest.mark.parametrize(
@@ -364,6 +376,7 @@ DAMAGED = {
     "a port is true": '{"sandboxes": {"web": {"agent_port": true}}}',
     "a source is a number": '{"sandboxes": {"web": {"sources": {"image_arn": 1}}}}',
     "a label is a number": '{"sandboxes": {"web": {"labels": {"a": 1}}}}',
+    "a duration is a flag": '{"sandboxes": {"web": {"max_duration": true}}}',
     "nested without end": "[" * 100_000,
 }
 

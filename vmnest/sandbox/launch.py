@@ -72,6 +72,8 @@ def plan(wish: Wish, *, place: Target, control: Control, deadline: Deadline) -> 
         labels=wish.labels,
         sources=wish.sources,
         launch=_to_file(spec),
+        max_duration=wish.maximum_duration_seconds,
+        idle_policy=policy._asdict(),
     )
     return record, spec
 

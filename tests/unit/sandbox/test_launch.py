@@ -111,6 +111,7 @@ def test_a_launch_completes_its_record(control: FakeControl, records: registry.R
     assert record == records.get("demo")
     assert (record.microvm_id, record.endpoint, record.state_hint) == ("microvm-1", "https://vm.example", None)
     assert record.launch is None
+    assert (record.max_duration, record.idle_policy) == (28_800, IdlePolicy()._asdict())
 
 
 def test_the_record_is_written_before_the_run_and_tells_how_to_repeat_it(
