@@ -72,9 +72,9 @@ def _first_sentence(each: type) -> str:
 
 def _options(parser: words.Parser) -> Iterator[tuple[str, str]]:
     """Each option of a verb's parser as the manual spells it, and its help."""
-    for action in parser._argparse._actions:
-        value = f" {action.metavar}" if action.metavar else ""
-        yield ", ".join(f"``{flag}{value}``" for flag in action.option_strings), action.help or ""
+    for option in parser.rows:
+        value = f" {option.metavar}" if option.metavar else ""
+        yield ", ".join(f"``{flag}{value}``" for flag in option.flags), option.help
 
 
 def render_options(*title: str) -> str:

@@ -59,26 +59,11 @@ class _Line:
         self.debug = False
 
     def run(self) -> int:
-        before, found, rest = self._find_verb()
-        return self._run_without_verb(before, found) if self.verb is None else self._run_verb(self.verb, before + rest)
-
-    def _find_verb(self) -> tuple[list[str], list[str], list[str]]:
-        """Set ``verb``; return the options before it, the words that were taken for it, and what follows."""
-        before: list[str] = []
-        found: list[str] = []
-        rest = list(self._argv)
-        while rest and self.verb is None and rest[0] != "--":
-            word = rest.pop(0)
-            if word.startswith("-"):
-                before.append(word)
-                if word == "--region" and rest:
-                    before.append(rest.pop(0))
-                continue
-            found.append(word)
-            self.verb = verbs.find(tuple(found))
-            if self.verb is None and (len(found) > 1 or word not in verbs.GROUPS):
-                break
-        return before, found, rest
+        found = verbs.look_for(self._argv)
+        self.verb = found.verb
+        if found.verb is None:
+            return self._run_without_verb(found.before, found.words)
+        return self._run_verb(found.verb, found.before + found.rest)
 
     def _run_verb(self, verb: verbs.Verb, arguments: list[str]) -> int:
         from importlib import import_module

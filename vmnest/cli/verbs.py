@@ -4,9 +4,9 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["GROUPS", "OTHER_WORDS", "VERBS", "Verb", "find", "in_group"]
+__all__ = ["GROUPS", "OTHER_WORDS", "VERBS", "Found", "Verb", "find", "in_group", "look_for"]
 
 
 class Verb:
@@ -125,3 +125,39 @@ def find(words: tuple[str, ...]) -> Verb | None:
 def in_group(group: str) -> Iterator[Verb]:
     """The verbs of a group."""
     return (verb for verb in VERBS if len(verb.words) > 1 and verb.words[0] == group)
+
+
+class Found:
+    """What the beginning of a command line names.
+
+    Attributes:
+        verb: The verb, or None.
+        words: The words that were taken for it.
+        before: The options before it.
+        rest: What follows.
+    """
+
+    __slots__ = ("before", "rest", "verb", "words")
+
+    def __init__(self, line: Sequence[str]) -> None:
+        self.verb: Verb | None = None
+        self.words: list[str] = []
+        self.before: list[str] = []
+        self.rest = list(line)
+
+
+def look_for(line: Sequence[str]) -> Found:
+    """Find the verb in a command line, where options may stand before it and in it."""
+    found = Found(line)
+    while found.rest and found.verb is None and found.rest[0] != "--":
+        word = found.rest.pop(0)
+        if word.startswith("-"):
+            found.before.append(word)
+            if word == "--region" and found.rest:
+                found.before.append(found.rest.pop(0))
+            continue
+        found.words.append(word)
+        found.verb = find(tuple(found.words))
+        if found.verb is None and (len(found.words) > 1 or word not in GROUPS):
+            break
+    return found

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import NoReturn
 
-__all__ = ["Options", "Parser", "Split", "add_globals", "split"]
+__all__ = ["Option", "Options", "Parser", "Split", "add_globals", "split"]
 
 
 _UNITS = "SECONDS is a number, or one with a unit: 90s, 15m, 2h."
@@ -37,6 +37,25 @@ class Options(argparse.Namespace):
     region: str | None
     names: list[str]
     words: list[str]
+
+
+class Option:
+    """An option, as whoever describes the command line needs it.
+
+    Attributes:
+        flags: Its spellings.
+        metavar: What its value is called in the help; empty if it takes none.
+        help: What it does.
+        is_repeatable: It may be given several times, and each of them counts.
+    """
+
+    __slots__ = ("flags", "help", "is_repeatable", "metavar")
+
+    def __init__(self, flags: tuple[str, ...], *, metavar: str, help: str, is_repeatable: bool) -> None:  # noqa: A002 - as argparse
+        self.flags = flags
+        self.metavar = metavar
+        self.help = help
+        self.is_repeatable = is_repeatable
 
 
 class Parser:
@@ -73,6 +92,7 @@ class Parser:
             part for part in ("vmnest", title, "[options]", names, "" if command == "none" else "-- COMMAND...") if part
         )
         self.title = title
+        self.rows: list[Option] = []  # its options, in the order in which help has them
         self.habits = habits or {}
         self._without_name = without_name
         self._with_more = with_more
@@ -99,7 +119,7 @@ class Parser:
     def switch(self, *flags: str, help: str) -> None:  # noqa: A002 - argparse's own word
         """Add an option without a value."""
         self._argparse.add_argument(*flags, action="store_true", help=help)
-        self._know(flags)
+        self._know(Option(flags, metavar="", help=help, is_repeatable=False))
         self._switches.update(flags)
 
     def option(
@@ -113,7 +133,7 @@ class Parser:
         """Add an option with a value; ``kind`` makes it from the text, and raises ValueError with the reason."""
         action = "append" if repeat else "store"
         self._argparse.add_argument(*flags, metavar=metavar, help=help, type=self._by_number(kind), action=action)
-        self._know(flags)
+        self._know(Option(flags, metavar=metavar, help=help, is_repeatable=repeat))
         if metavar == "SECONDS" and _UNITS not in (self._argparse.epilog or ""):
             self._argparse.epilog = "\n".join(filter(None, (self._argparse.epilog, _UNITS)))
 
@@ -126,9 +146,15 @@ class Parser:
 
         return convert
 
-    def _know(self, flags: Sequence[str]) -> None:
-        long = next((flag for flag in flags if flag.startswith("--")), flags[0])
-        self._long.update(dict.fromkeys(flags, long))
+    def _know(self, option: Option) -> None:
+        self.rows.append(option)
+        long = next((flag for flag in option.flags if flag.startswith("--")), option.flags[0])
+        self._long.update(dict.fromkeys(option.flags, long))
+
+    @property
+    def notes(self) -> str:
+        """The further text of its help."""
+        return self._argparse.epilog or ""
 
     def is_known(self, flag: str) -> bool:
         """There is such an option."""

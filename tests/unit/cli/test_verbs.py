@@ -60,3 +60,25 @@ def test_short_options_mean_what_they_always_meant() -> None:
         verb = verbs.find((title,))
         assert verb is not None
         assert import_module(f"vmnest.cli.{verb.module}").build_parser(verb).long("-e") == long
+
+
+@pytest.mark.parametrize(
+    ("line", "title", "before", "words", "rest"),
+    [
+        (["ls", "x"], "ls", [], ["ls"], ["x"]),
+        (["--json", "--region", "ls", "ps", "x"], "ps", ["--json", "--region", "ls"], ["ps"], ["x"]),
+        (["fs", "--local", "ls", "x"], "fs ls", ["--local"], ["fs", "ls"], ["x"]),
+        (["fs"], None, [], ["fs"], []),
+        (["fs", "bogus", "ls"], None, [], ["fs", "bogus"], ["ls"]),
+        (["bogus", "ls"], None, [], ["bogus"], ["ls"]),
+        (["--", "ls"], None, [], [], ["--", "ls"]),
+        (["--region"], None, ["--region"], [], []),
+        ([], None, [], [], []),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_a_verb_is_found_behind_options(
+    line: list[str], title: str | None, before: list[str], words: list[str], rest: list[str]
+) -> None:
+    found = verbs.look_for(line)
+    assert (found.verb and found.verb.title, found.before, found.words, found.rest) == (title, before, words, rest)

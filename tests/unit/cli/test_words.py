@@ -194,3 +194,19 @@ def test_the_last_of_many_names_has_a_place_of_its_own() -> None:
         parser.parse(split(parser, ["a"]))
     with pytest.raises(errors.UsageError, match="the name is missing"):
         parser.parse(split(parser, []))
+
+
+def test_a_parser_tells_its_options() -> None:
+    parser = exec_parser()
+    rows = [(row.flags, row.metavar, row.is_repeatable) for row in parser.rows]
+    assert rows[:3] == [(("-e", "--env"), "X", True), (("--timeout",), "X", False), (("--shell",), "", False)]
+    assert {flag for row in parser.rows for flag in row.flags} >= {"-q", "--quiet", "--region"}
+    assert all(row.help for row in parser.rows)
+
+
+def test_a_parser_tells_its_notes_and_how_times_are_written() -> None:
+    parser = Parser("x", summary="X", notes="A note.")
+    assert parser.notes == "A note."
+    assert exec_parser().notes == ""
+    parser.option("--timeout", metavar="SECONDS", help="x")
+    assert parser.notes.startswith("A note.\nSECONDS is a number")
