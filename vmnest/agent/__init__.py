@@ -5,7 +5,7 @@ Road 2 crosses it: ``arguments`` checks what is sent, ``client`` sends and repea
 patience, ``tokens`` opens the way, ``refusals`` turns error answers into errors, ``scanner`` and ``streams`` decode
 large answers while they arrive. Commands run as processes: ``commands`` is the whole of one, ``starting`` starts it
 once, ``following`` reads it to its end with ``recovery`` after cuts, ``feeding`` is its input, ``outputs`` decodes
-frames, ``processes`` makes single requests.
+frames, ``processes`` makes single requests. ``stats`` is what the sandbox uses.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from .. import errors
 from .._guest.agentd import wire
 from ..deadline import NEVER, SYSTEM_CLOCK, Clock, Deadline, backoff
 from ..wire import names
-from . import arguments, commands, exchange, feeding, refusals, streams
+from . import arguments, commands, exchange, feeding, refusals, stats, streams
 from .commands import OUTPUT_LIMIT_BYTES
 from .results import ExecResult
 from .tokens import HeaderPairs
@@ -134,6 +134,10 @@ class AgentClient:
     def is_known_to_lack(self, feature: str) -> bool:
         """Whether the agent has told that it has no such extension. Nobody is asked."""
         return feature in self._lacking or (self._features is not None and feature not in self._features)
+
+    def stats(self, *, wakes: bool = True, deadline: Deadline = NEVER) -> stats.Stats:
+        """What the sandbox uses: see ``stats.fetch``."""
+        return stats.fetch(self, wakes=wakes, deadline=deadline)
 
     def look(self) -> str | None:
         """The MicroVM's state, which never wakes it; None if it cannot be seen."""

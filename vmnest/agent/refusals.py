@@ -25,6 +25,7 @@ __all__ = [
     "HEALTH",
     "MAX_BODY_BYTES",
     "PROCESS",
+    "STATS",
     "build",
     "cast_doubt",
     "is_agent_answer",
@@ -36,7 +37,7 @@ MAX_BODY_BYTES = 65536
 MAX_QUOTED_CHARS = 500
 
 # What was asked for: it decides what a status without a code means.
-EXEC, FILE, HEALTH, PROCESS = "exec", "file", "health", "process"
+EXEC, FILE, HEALTH, PROCESS, STATS = "exec", "file", "health", "process", "stats"
 
 _CLASSES: dict[str, type[errors.AgentError | errors.EndpointError]] = {
     wire.CWD_NOT_FOUND: errors.CwdNotFoundError,
