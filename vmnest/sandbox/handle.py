@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from .. import errors, registry, settings
 from .. import target as targets
 from .._guest.agentd import wire
-from ..agent import arguments, feeding
-from ..agent.client import OUTPUT_LIMIT_BYTES, AgentClient
+from ..agent import arguments, commands, feeding
+from ..agent.client import AgentClient
+from ..agent.commands import OUTPUT_LIMIT_BYTES
 from ..agent.outputs import ProcessInfo
 from ..agent.results import ExecResult
+from ..agent.stats import Stats
 from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy
 from ..deadline import NEVER, Deadline
 from ..forward.ports import LOOPBACK, POLL_SECONDS
@@ -32,6 +34,7 @@ __all__ = ["Sandbox"]
 
 CREATE_SECONDS = 120.0
 STATE_SECONDS = 120.0  # to suspend, to resume
+STATS_SECONDS = 30.0
 NATIVE_SHELL_SECONDS = 60.0
 
 
@@ -291,6 +294,17 @@ class Sandbox:
         """Everything that the service says about the MicroVM, as it says it."""
         return dict(self._link.look().raw)
 
+    def stats(self, *, timeout: float = STATS_SECONDS) -> Stats:
+        """What it uses just now, as its agent says. This never wakes a suspended sandbox; to be asked keeps it awake.
+
+        Raises:
+            errors.SandboxSuspendedError: it is suspended.
+            errors.MicroVMEndedError: it has ended.
+            errors.UnsupportedError: its agent does not tell that.
+        """
+        life.check_awake(self._link)
+        return self._link.agent(wakes=False).stats(wakes=False, deadline=Deadline(timeout))
+
     # -- commands ------------------------------------------------------------------------------------------------------
 
     def exec(
@@ -338,58 +352,36 @@ class Sandbox:
             errors.AgentUnreachableError: no answer came; whether it ran is unknown.
             errors.MicroVMEndedError: the MicroVM has ended.
         """
-        return self._exec(
-            command, args, is_shell=False, cwd=cwd, env=env, timeout=timeout, user=user, rlimits=rlimits, stdin=stdin,
-            check=check, output_limit=output_limit, on_stdout=on_stdout, on_stderr=on_stderr, deadline=deadline,
+        wish = arguments.Command(
+            command, args, cwd=self._cwd(cwd), env=env, timeout=timeout, user=user, rlimits=rlimits,
+            has_stdin=stdin is not None,
         )  # fmt: skip
+        outlet = commands.Outlet(limit=output_limit, on_stdout=on_stdout, on_stderr=on_stderr)
+        return self._run(wish, outlet, stdin=stdin, check=check, deadline=deadline)
 
     def shell(
-        self,
-        command: str,
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        user: str | int | None = None,
-        rlimits: Mapping[str, arguments.RlimitValue] | None = None,
-        stdin: feeding.Source | None = None,
-        check: bool = False,
-        output_limit: int = OUTPUT_LIMIT_BYTES,
-        on_stdout: Callable[[bytes], object] | None = None,
-        on_stderr: Callable[[bytes], object] | None = None,
+        self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None,
+        timeout: float | None = None, user: str | int | None = None,
+        rlimits: Mapping[str, arguments.RlimitValue] | None = None, stdin: feeding.Source | None = None,
+        check: bool = False, output_limit: int = OUTPUT_LIMIT_BYTES,
+        on_stdout: Callable[[bytes], object] | None = None, on_stderr: Callable[[bytes], object] | None = None,
         deadline: Deadline = NEVER,
-    ) -> ExecResult:
+    ) -> ExecResult:  # fmt: skip
         """Run a line of shell: by ``bash -lc``, or ``sh -lc`` where there is no bash. Otherwise as ``exec``."""
-        return self._exec(
-            command, None, is_shell=True, cwd=cwd, env=env, timeout=timeout, user=user, rlimits=rlimits, stdin=stdin,
-            check=check, output_limit=output_limit, on_stdout=on_stdout, on_stderr=on_stderr, deadline=deadline,
+        wish = arguments.Command(
+            command, is_shell=True, cwd=self._cwd(cwd), env=env, timeout=timeout, user=user, rlimits=rlimits,
+            has_stdin=stdin is not None,
         )  # fmt: skip
+        outlet = commands.Outlet(limit=output_limit, on_stdout=on_stdout, on_stderr=on_stderr)
+        return self._run(wish, outlet, stdin=stdin, check=check, deadline=deadline)
 
-    def _exec(
-        self,
-        command: str,
-        args: Sequence[str] | None,
-        *,
-        is_shell: bool,
-        cwd: str | None,
-        env: Mapping[str, str] | None,
-        timeout: float | None,
-        user: str | int | None,
-        rlimits: Mapping[str, arguments.RlimitValue] | None,
-        stdin: feeding.Source | None,
-        check: bool,
-        output_limit: int,
-        on_stdout: Callable[[bytes], object] | None,
-        on_stderr: Callable[[bytes], object] | None,
+    def _run(
+        self, wish: arguments.Command, outlet: commands.Outlet, *, stdin: feeding.Source | None, check: bool,
         deadline: Deadline,
-    ) -> ExecResult:
-        result = self._awake_agent(deadline).exec(
-            command, args, is_shell=is_shell, cwd=self._workdir() if cwd is None else cwd, env=env, timeout=timeout,
-            user=user, rlimits=rlimits, stdin=stdin, output_limit=output_limit, on_stdout=on_stdout,
-            on_stderr=on_stderr, deadline=deadline,
-        )  # fmt: skip
+    ) -> ExecResult:  # fmt: skip
+        result = commands.run(self._awake_agent(deadline), wish, outlet=outlet, stdin=stdin, deadline=deadline)
         if check and not result.success:
-            raise spawning.failed(command, result)
+            raise spawning.failed(wish.command, result)
         return result
 
     # -- processes -----------------------------------------------------------------------------------------------------
@@ -434,8 +426,8 @@ class Sandbox:
             errors.AgentUnreachableError: no answer came; whether it was started is unknown.
         """
         wish = arguments.Command(
-            command, args, is_shell=shell, cwd=self._workdir() if cwd is None else cwd, env=env, timeout=timeout,
-            user=user, rlimits=rlimits, has_stdin=stdin, pty=pty, retain=retain, output_limit=output_limit,
+            command, args, is_shell=shell, cwd=self._cwd(cwd), env=env, timeout=timeout, user=user, rlimits=rlimits,
+            has_stdin=stdin, pty=pty, retain=retain, output_limit=output_limit,
         )  # fmt: skip
         process_id = os.urandom(8).hex() if id is None else id
         return spawning.spawn(self._awake_agent(), wish, process_id=process_id, watch=watch, awake=self._awake_agent)
@@ -593,6 +585,8 @@ class Sandbox:
                 raise
             launch.tell_what_is_left(failure, because=because, name=self.name)
 
-    def _workdir(self) -> str | None:
+    def _cwd(self, given: str | None) -> str | None:
+        if given is not None:
+            return given
         found = settings.resolve("workdir", environ=self._link.place.environ)
         return None if found.source == "default" else str(found.value)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..control.microvms import MicroVM
     from .link import Link
 
-__all__ = ["check_states", "ready_for_use", "resume", "run_without_agent", "suspend", "wait"]
+__all__ = ["check_awake", "check_states", "ready_for_use", "resume", "run_without_agent", "suspend", "wait"]
 
 # A suspension that was accepted shows within this time, unless something ended it at once.
 ACCEPTED_SECONDS = 15.0
@@ -170,6 +170,20 @@ def ready_for_use(link: Link, *, may_resume: bool, deadline: Deadline) -> None:
         with link.waking.held(deadline):
             if link.state in _SUSPENDED:  # no other thread was faster
                 resume(link, deadline=deadline)
+
+
+def check_awake(link: Link) -> None:
+    """See by the service's word, which wakes nothing, that a request would find it awake.
+
+    Raises:
+        errors.SandboxSuspendedError: it is suspended, or about to be.
+        errors.MicroVMEndedError: it has ended.
+    """
+    microvm = link.look()
+    if microvm.ended:
+        raise link.ended(microvm)
+    if microvm.state in _SUSPENDED:
+        raise link.suspended()
 
 
 def _until_accepted(link: Link, call: Callable[[], None], *, deadline: Deadline) -> None:

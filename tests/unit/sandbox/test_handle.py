@@ -575,6 +575,23 @@ def test_a_state_that_cannot_be_had_since_it_has_ended_says_so(
         getattr(sandbox, verb)()
 
 
+def test_what_it_uses_is_told_and_asking_never_wakes_it(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry
+) -> None:
+    found = sandbox.stats()
+    assert found.cpus is not None
+    assert found.memory.percent is not None
+    control.microvms.change("microvm-1", state="SUSPENDED")
+    control.microvms.calls.clear()
+    for one in (sandbox, attach(control, records)):
+        with pytest.raises(errors.SandboxSuspendedError):
+            one.stats()
+    assert control.microvms.calls == ["get", "get"]
+    control.microvms.change("microvm-1", state="TERMINATED")
+    with pytest.raises(errors.MicroVMEndedError):
+        sandbox.stats()
+
+
 def test_what_is_known_to_be_suspended_is_resumed_on_use_by_any_process(
     sandbox: Sandbox, control: FakeControl, records: registry.Registry
 ) -> None:
