@@ -14,7 +14,7 @@ from ..deadline import Deadline
 from . import answers, local_options
 from .image_specs import ALL_CAPABILITIES, ImageSpec
 
-__all__ = ["Build", "Draft", "Image", "ImageVersion", "Images", "ManagedVersion"]
+__all__ = ["Build", "Draft", "Image", "ImageVersion", "Images", "ManagedVersion", "Snapshot"]
 
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -161,6 +161,23 @@ class Build(NamedTuple):
         )
 
 
+class Snapshot(NamedTuple):
+    """How large what a build left is. Without the first two it left nothing to start from."""
+
+    memory_bytes: int | None
+    disk_bytes: int | None
+    code_bytes: int | None
+
+    @classmethod
+    def from_wire(cls, answer: answers.Answer, *, operation: str) -> Snapshot:
+        """The answer of GetMicrovmImageBuild."""
+        sizes = answers.find(answer, "snapshotBuild", dict, operation=operation) or {}
+        return cls(*(answers.find(sizes, name, int, operation=operation) for name in _SNAPSHOT_MEMBERS))
+
+
+_SNAPSHOT_MEMBERS = ("memorySnapshotSizeInBytes", "diskSnapshotSizeInBytes", "codeInstallSizeInBytes")
+
+
 class ManagedVersion(NamedTuple):
     """A version of an image of the service's own, to build on. ``status``: AVAILABLE, DEPRECATED or RECALLED."""
 
@@ -226,6 +243,16 @@ class Images:
                 yield Build.from_wire(item, operation="ListMicrovmImageBuilds")
         except errors.ResourceNotFoundError as error:
             raise _not_found(error) from error
+
+    def snapshot(self, image_arn: str, image_version: str, build_id: str, *, deadline: Deadline) -> Snapshot:
+        """How large what a build left is.
+
+        Raises:
+            errors.ImageNotFoundError: the service knows no such build.
+        """
+        params = {"imageIdentifier": image_arn, "imageVersion": image_version, "buildId": build_id}
+        answer = self._call("GetMicrovmImageBuild", params, deadline)
+        return Snapshot.from_wire(answer, operation="GetMicrovmImageBuild")
 
     def managed(self, *, deadline: Deadline) -> Iterator[str]:
         """The ARNs of the service's own images, in its order."""

@@ -6,6 +6,7 @@ from tests.support.control import IMAGE_ARN, Controls
 from tests.support.peers import Answer, json_answer
 from vmnest import errors
 from vmnest.control.image_specs import ImageSpec
+from vmnest.control.images import Snapshot
 
 
 def image(name: str = "demo", **members: object) -> dict[str, object]:
@@ -185,6 +186,23 @@ def test_builds_are_listed(controls: Controls):
     assert (found.state, found.generation, found.state_reason) == ("FAILED", "4", "why")
     with pytest.raises(errors.ImageNotFoundError):
         list(made.control.images.builds(IMAGE_ARN, "9.0", deadline=made.deadline()))
+
+
+def test_the_sizes_of_what_a_build_left_are_read(controls: Controls):
+    sizes = {"memorySnapshotSizeInBytes": 3, "diskSnapshotSizeInBytes": 2, "codeInstallSizeInBytes": 1}
+    asked = {"imageArn": IMAGE_ARN, "imageVersion": "2.0", "buildId": "b", "buildState": "SUCCESSFUL",
+             "architecture": "ARM_64", "chipset": "GRAVITON", "chipsetGeneration": "4",
+             "createdAt": 1789463942.026}  # fmt: skip
+    made = controls(
+        json_answer(200, {**asked, "snapshotBuild": sizes}),
+        json_answer(200, {**asked, "snapshotBuild": None}),
+        missing(),
+    )
+    for expected in (Snapshot(3, 2, 1), Snapshot(None, None, None)):
+        assert made.control.images.snapshot(IMAGE_ARN, "2.0", "b", deadline=made.deadline()) == expected
+    with pytest.raises(errors.ImageNotFoundError):
+        made.control.images.snapshot(IMAGE_ARN, "2.0", "b", deadline=made.deadline())
+    assert made.peer.requests[0].target.endswith("/versions/2.0/builds/b")
 
 
 def test_the_services_own_images_and_their_versions_are_listed(controls: Controls):
