@@ -10,6 +10,7 @@ waits once; and a child of ``fork`` starts afresh.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -20,24 +21,51 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import errors
 from ..deadline import SYSTEM_CLOCK, Clock
 from . import instance, profiles
-from .credentials import Credentials, build
+from .credentials import Credentials, Standing, build
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials as BotocoreCredentials
     from botocore.session import Session
 
 REMEMBER_FAILURE_SECONDS = 5.0
-CONNECT_TIMEOUT_SECONDS = 5.0
-READ_TIMEOUT_SECONDS = 15.0
-PROCESS_SECONDS = 300.0  # a person may have to log in meanwhile
-ATTEMPTS = 3
 _TEXT_CHARACTERS = 300
 
 # What botocore's providers let through of what files, programs and servers make them raise: no such file, no JSON, a
 # member that is missing, keys that have ended when they are new.
 _RAISED_BY_CHANCE = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError)
 
-# botocore's names of its providers, in words.
+
+class Patience(NamedTuple):
+    """How long is waited for what gives out keys, in seconds.
+
+    Attributes:
+        connect, read, attempts: Of botocore's own calls (STS, SSO).
+        process: For a ``credential_process``.
+        metadata: For each request to the instance's metadata, at most; None for what is configured.
+        asks: A person at the terminal may be asked, for an MFA code or by the process.
+    """
+
+    connect: float
+    read: float
+    attempts: int
+    process: float
+    metadata: float | None
+    asks: bool
+
+
+USUAL = Patience(connect=5.0, read=15.0, attempts=3, process=300.0, metadata=None, asks=True)
+# For who only wants to know how things stand.
+HURRIED = Patience(connect=2.0, read=3.0, attempts=1, process=4.0, metadata=1.0, asks=False)
+
+# botocore's names of its providers: in one word, where we have another, and in several.
+_KINDS = {
+    "assume-role-with-web-identity": "web-identity",
+    "custom-process": "process",
+    "container-role": "container",
+    "iam-role": "instance",
+    "shared-credentials-file": "profile",
+    "config-file": "profile",
+}
 _ORIGINS = {
     "assume-role": "the role of profile {profile}",
     "assume-role-with-web-identity": "the web identity in AWS_WEB_IDENTITY_TOKEN_FILE or profile {profile}",
@@ -59,6 +87,7 @@ class ChainSource:
         environ: For messages, and for what this module adds; botocore reads the process's own environment.
         region: Where STS is asked if neither environment nor profile says.
         clock: Tells how long a failure is remembered.
+        is_hurried: See ``HURRIED``.
     """
 
     def __init__(
@@ -68,7 +97,9 @@ class ChainSource:
         environ: Mapping[str, str],
         region: str | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        is_hurried: bool = False,
     ) -> None:
+        self._is_hurried = is_hurried
         self._profile = profile
         self._environ = environ
         self._region = region
@@ -88,6 +119,18 @@ class ChainSource:
                 until = self._clock.monotonic() + REMEMBER_FAILURE_SECONDS
                 state.failure = _Failure(type(error), error.message, error.hint, until)
                 raise
+
+    def look(self, found: Credentials) -> Standing:
+        """What is known of these keys, which ``get`` returned a moment ago."""
+        theirs = self._own_state().found
+        method = "" if theirs is None else str(theirs.method)
+        # Those whose source can be asked again have this method, and no others.
+        return Standing(
+            found,
+            _KINDS.get(method, method),
+            _find_end(theirs, now=self._clock.time()),
+            is_renewed=hasattr(theirs, "refresh_needed"),
+        )
 
     def renew(self, refused: Credentials) -> bool:
         """Walk the chain again, past the AWS CLI's cache: a session in it may have been revoked."""
@@ -109,7 +152,11 @@ class ChainSource:
         try:
             if state.found is None:
                 made, metadata = _prepare(
-                    self._profile, environ=self._environ, region=self._region, is_cache_stale=state.is_cache_stale
+                    self._profile,
+                    environ=self._environ,
+                    region=self._region,
+                    is_cache_stale=state.is_cache_stale,
+                    patience=HURRIED if self._is_hurried else USUAL,
                 )
                 state.found = made.get_credentials()
                 if state.found is None:
@@ -146,6 +193,23 @@ class ChainSource:
         return errors.CredentialsBrokenError(f"the source of AWS credentials fails: {text}", hint=hint)
 
 
+_LONGEST_SESSION_SECONDS = 2**20  # twelve days: more than any source gives
+
+
+def _find_end(found: Any, *, now: float) -> float | None:
+    """When keys of botocore's end, to the second; None if they do not, or not for long.
+
+    It keeps the moment to itself, and answers one question: is less left than this? So that is asked.
+    """
+    if not hasattr(found, "refresh_needed") or not found.refresh_needed(_LONGEST_SESSION_SECONDS):
+        return None
+    low, high = 0, _LONGEST_SESSION_SECONDS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if found.refresh_needed(middle) else (middle, high)
+    return now + low
+
+
 class _Failure(NamedTuple):
     kind: type[errors.CredentialsError]
     message: str
@@ -175,7 +239,7 @@ class _State:
 
 
 def _prepare(
-    profile: str | None, *, environ: Mapping[str, str], region: str | None, is_cache_stale: bool
+    profile: str | None, *, environ: Mapping[str, str], region: str | None, is_cache_stale: bool, patience: Patience
 ) -> tuple[Session, instance.InstanceMetadata]:
     """A session whose chain is as described above; nothing is asked yet."""
     from botocore import session
@@ -185,35 +249,38 @@ def _prepare(
     made = session.Session(profile=profile)
     made.set_default_client_config(
         Config(
-            connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            read_timeout=READ_TIMEOUT_SECONDS,
-            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            connect_timeout=patience.connect,
+            read_timeout=patience.read,
+            retries={"mode": "standard", "total_max_attempts": patience.attempts},
         )
     )
     if region and not made.get_config_variable("region"):
         # Of the two variables for it, botocore knows AWS_DEFAULT_REGION only; and a sandbox has its own.
         made.set_config_variable("region", region)
-    metadata = _instance_metadata(made, environ)
+    metadata = _instance_metadata(made, environ, patience=patience)
     cache = _RoleCache(os.path.join("~", ".aws"), is_stale=is_cache_stale)
-    builder = _ProfileProviders(made, cache)
+    builder = _ProfileProviders(made, cache, patience=patience)
     name = made.get_config_variable("profile") or profiles.DEFAULT
     ours = {each.METHOD: each for each in builder.providers(name, disable_env_vars=profile is not None)}
-    ours["assume-role"] = _assume_role_provider(made, name, cache=cache, builder=builder, metadata=metadata)
+    ours["assume-role"] = _assume_role_provider(
+        made, name, cache=cache, builder=builder, metadata=metadata, patience=patience
+    )
     ours["iam-role"] = InstanceMetadataProvider(iam_role_fetcher=metadata)
     resolver = made.get_component("credential_provider")
     resolver.providers = [ours.get(provider.METHOD, provider) for provider in resolver.providers]
     return made, metadata
 
 
-def _instance_metadata(made: Session, environ: Mapping[str, str]) -> instance.InstanceMetadata:
+def _instance_metadata(made: Session, environ: Mapping[str, str], *, patience: Patience) -> instance.InstanceMetadata:
     mode = str(made.get_config_variable("ec2_metadata_service_endpoint_mode") or "").lower()
     is_ipv6 = mode == "ipv6" or bool(made.get_config_variable("imds_use_ipv6"))
     default = instance.DEFAULT_URL_IPV6 if is_ipv6 else instance.DEFAULT_URL
+    timeout, attempts = _number(made, "metadata_service_timeout"), _number(made, "metadata_service_num_attempts")
     return instance.InstanceMetadata(
         url=made.get_config_variable("ec2_metadata_service_endpoint") or default,
         is_enabled=environ.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true",
-        timeout=_number(made, "metadata_service_timeout"),
-        attempts=_number(made, "metadata_service_num_attempts"),
+        timeout=timeout if patience.metadata is None else min(timeout, patience.metadata),
+        attempts=attempts if patience.metadata is None else 1,
         is_v1_allowed=not made.get_config_variable("ec2_metadata_v1_disabled"),
     )
 
@@ -231,17 +298,19 @@ def _number(made: Session, name: str) -> int:
 class _ProfileProviders:
     """botocore's providers of one profile, with the AWS CLI's cache, and processes that leave our input alone."""
 
-    def __init__(self, made: Session, cache: _RoleCache) -> None:
+    def __init__(self, made: Session, cache: _RoleCache, *, patience: Patience) -> None:
         from botocore.credentials import ProfileProviderBuilder
 
         self._made = made
+        self._patience = patience
         self._builder = ProfileProviderBuilder(made, cache=cache)
 
     def providers(self, profile_name: str, disable_env_vars: bool = False) -> list[Any]:
         """As botocore's builder of that name makes them."""
         from botocore.credentials import ProcessProvider
 
-        process = ProcessProvider(profile_name, lambda: self._made.full_config, popen=_Process)
+        popen = functools.partial(_Process, patience=self._patience)
+        process = ProcessProvider(profile_name, lambda: self._made.full_config, popen=popen)
         found = self._builder.providers(profile_name, disable_env_vars)
         return [process if each.METHOD == process.METHOD else each for each in found]
 
@@ -249,14 +318,15 @@ class _ProfileProviders:
 class _Process(subprocess.Popen[bytes]):
     """A ``credential_process``: it may lead somebody through a login, but does not hold us up for ever."""
 
-    def __init__(self, command: Any, **options: Any) -> None:
+    def __init__(self, command: Any, *, patience: Patience, **options: Any) -> None:
+        self._patience = patience
         # A pipe is a command's input, or the requests of an MCP client: a program that reads would take them away.
-        is_interactive = sys.stdin is not None and sys.stdin.isatty()
+        is_interactive = patience.asks and sys.stdin is not None and sys.stdin.isatty()
         super().__init__(command, stdin=None if is_interactive else subprocess.DEVNULL, **options)
 
     def communicate(self, input: Any = None, timeout: float | None = None) -> tuple[Any, Any]:  # noqa: A002 - its name
         """All that it prints."""
-        seconds = PROCESS_SECONDS if timeout is None else timeout
+        seconds = self._patience.process if timeout is None else timeout
         try:
             return super().communicate(input, seconds)
         except subprocess.TimeoutExpired as error:
@@ -277,7 +347,13 @@ class _Process(subprocess.Popen[bytes]):
 
 
 def _assume_role_provider(
-    made: Session, name: str, *, cache: _RoleCache, builder: _ProfileProviders, metadata: instance.InstanceMetadata
+    made: Session,
+    name: str,
+    *,
+    cache: _RoleCache,
+    builder: _ProfileProviders,
+    metadata: instance.InstanceMetadata,
+    patience: Patience,
 ) -> Any:
     """botocore's provider, put together as botocore does, but for the cache, the prompt and the way to the instance."""
     from botocore import credentials as providers
@@ -287,7 +363,7 @@ def _assume_role_provider(
         client_creator=made.create_client,
         cache=cache,
         profile_name=name,
-        prompter=_ask_for_code,
+        prompter=_ask_for_code if patience.asks else _refuse_code,
         credential_sourcer=providers.CanonicalNameCredentialSourcer(
             [
                 providers.EnvProvider(),
@@ -301,13 +377,21 @@ def _assume_role_provider(
 
 def _ask_for_code(prompt: str) -> str:
     if sys.stdin is None or not sys.stdin.isatty():
-        raise errors.CredentialsBrokenError(
-            f"the role asks for an MFA code, and there is no terminal to ask at ({errors.quote(prompt, limit=120)})",
-            hint="Run `aws sts get-caller-identity` in a terminal first: the AWS CLI's session is used here too.",
-        )
+        raise _no_code(prompt, "there is no terminal to ask at")
     from getpass import getpass
 
     return getpass(prompt)
+
+
+def _refuse_code(prompt: str) -> str:
+    raise _no_code(prompt, "nobody is asked for it now")
+
+
+def _no_code(prompt: str, reason: str) -> errors.CredentialsBrokenError:
+    return errors.CredentialsBrokenError(
+        f"the role asks for an MFA code, and {reason} ({errors.quote(prompt, limit=120)})",
+        hint="Run `aws sts get-caller-identity` in a terminal first: the AWS CLI's session is used here too.",
+    )
 
 
 class _RoleCache:

@@ -52,6 +52,23 @@ class Credentials(NamedTuple):
     origin: str = ""
 
 
+class Standing(NamedTuple):
+    """Credentials, and what is known of where they are from.
+
+    Attributes:
+        credentials: The keys.
+        kind: ``environment``, ``profile``, ``assume-role``, ``web-identity``, ``sso``, ``login``, ``process``,
+            ``container`` or ``instance``.
+        expires_at: When these keys end, in seconds since the epoch; None if they do not, or it is not known.
+        is_renewed: The source gives out new ones before that.
+    """
+
+    credentials: Credentials
+    kind: str
+    expires_at: float | None = None
+    is_renewed: bool = False
+
+
 class CredentialSource(Protocol):
     """Where credentials come from."""
 

@@ -11,25 +11,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from typing import TYPE_CHECKING
 
 from .. import errors, settings
 from ..deadline import SYSTEM_CLOCK, Clock
 from . import profiles
-from .credentials import Credentials, CredentialSource, StaticSource, build, check
+from .credentials import Credentials, Standing, StaticSource, build, check
+
+if TYPE_CHECKING:
+    from .chain import ChainSource
 
 
-def resolve(*, environ: Mapping[str, str], profile: str | None = None, region: str | None = None) -> ConfiguredSource:
+def resolve(
+    *, environ: Mapping[str, str], profile: str | None = None, region: str | None = None, is_hurried: bool = False
+) -> ConfiguredSource:
     """The source of credentials, by botocore's order.
 
     The environment's keys come first, unless the caller names a ``profile``; then the profile's own; then the chain.
     The chain reads the process's own environment, whatever ``environ`` is. ``region`` is where roles are assumed if
-    neither environment nor profile says.
+    neither environment nor profile says. ``is_hurried`` is for who only wants to know how things stand: nothing is
+    waited for as long, and nobody is asked for an MFA code.
 
     Raises:
         errors.CredentialsBrokenError: what comes first is incomplete or unreadable.
         errors.CredentialsNotFoundError: a profile was chosen that no file knows.
     """
-    return ConfiguredSource(environ=environ, profile=profile, region=region)
+    return ConfiguredSource(environ=environ, profile=profile, region=region, is_hurried=is_hurried)
 
 
 _SHARED: dict[str | None, ConfiguredSource] = {}
@@ -71,8 +78,11 @@ class ConfiguredSource:
     A long-running program (the MCP server, a library's user) outlives keys that something else rotates on the disk.
     """
 
-    def __init__(self, *, environ: Mapping[str, str], profile: str | None, region: str | None) -> None:
+    def __init__(
+        self, *, environ: Mapping[str, str], profile: str | None, region: str | None, is_hurried: bool = False
+    ) -> None:
         self._environ = environ
+        self._is_hurried = is_hurried
         self._profile = profile
         self._region = region
         # One attribute, so that threads see both halves or none. Two that find it old both choose, which is no harm.
@@ -87,11 +97,18 @@ class ConfiguredSource:
             self._chosen = now, source
         return check(source.get())
 
+    def look(self) -> Standing:
+        """The keys as they are now, the kind of their source, and when they end; errors as of ``get``."""
+        found, source = self.get(), self._chosen[1]
+        if isinstance(source, EnvironmentSource):
+            return Standing(found, "environment", found.expires_at)
+        return Standing(found, "profile") if isinstance(source, StaticSource) else source.look(found)
+
     def renew(self, refused: Credentials) -> bool:
         """Others may have come while the refused ones were on their way."""
         return self.get() != refused or self._chosen[1].renew(refused)
 
-    def choose(self) -> CredentialSource:
+    def choose(self) -> EnvironmentSource | StaticSource | ChainSource:
         """The source that comes first."""
         environ, profile = self._environ, self._profile
         if profile is None and environ.get("AWS_ACCESS_KEY_ID"):
@@ -111,10 +128,10 @@ class ConfiguredSource:
         section = found.credentials if kind == "credentials" else found.config
         return StaticSource(_from_section(section or {}, found.name, path=profiles.path_of(kind, environ=environ)))
 
-    def _chain(self) -> CredentialSource:
+    def _chain(self) -> ChainSource:
         from .chain import ChainSource
 
-        return ChainSource(self._profile, environ=self._environ, region=self._region)
+        return ChainSource(self._profile, environ=self._environ, region=self._region, is_hurried=self._is_hurried)
 
     def _stamp(self) -> tuple[object, ...]:
         """What changes when there may be something new to choose."""

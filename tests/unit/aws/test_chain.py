@@ -4,11 +4,13 @@ import getpass
 import io
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from tests.support.clock import FakeClock
 from tests.support.emulated import CONTAINER_TOKEN, PORTAL_TOKEN, World, moment
 from tests.support.paths import ROOT
-from tests.support.peers import Answer, json_answer
+from tests.support.peers import Answer, Silence, json_answer
 from vmnest import errors
 from vmnest.aws import chain, sources
 
@@ -411,6 +413,68 @@ def test_a_code_is_asked_for_at_a_terminal_only(home, role, monkeypatch):
     assert "TokenCode=123456" in role.requests[0].body.decode()
 
 
+# -- how things stand --------------------------------------------------------------------------------------------------
+
+
+def look(**options: object):
+    return sources.resolve(environ=os.environ, **options).look()
+
+
+def test_how_long_a_session_lasts_is_told_to_the_second(home, role, world: World):
+    for world.keys.lifetime in (5000, 40_000):
+        found = look(profile="p")
+        assert (found.kind, found.is_renewed) == ("assume-role", True)
+        assert found.expires_at == pytest.approx(time.time() + world.keys.lifetime, abs=10)
+        shutil.rmtree(home / ".aws" / "cli")
+
+
+def test_what_a_container_and_an_instance_give_is_told_apart(home, world: World, monkeypatch):
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", world.instance().url)
+    assert (look().kind, look().is_renewed) == ("instance", True)
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", world.container().url)
+    monkeypatch.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", CONTAINER_TOKEN)
+    found = look()
+    assert (found.kind, found.credentials.origin) == ("container", "the container's role")
+    assert found.expires_at == pytest.approx(time.time() + 3600, abs=10)
+
+
+def test_a_process_may_give_keys_without_an_end(home):
+    process(home, '{"Version": 1, "AccessKeyId": "AKIDP", "SecretAccessKey": "sp"}')
+    found = look()
+    assert (found.kind, found.expires_at, found.is_renewed) == ("process", None, False)
+
+
+def test_who_only_wants_to_know_is_asked_for_no_code(home, role, monkeypatch):
+    write(
+        home,
+        f"[profile mfa]\nmfa_serial = arn:aws:iam::111122223333:mfa/me\nregion = eu-west-1\nrole_arn = {ROLE_ARN}\n"
+        "source_profile = keys\n[profile keys]\naws_access_key_id = AKIDSOURCE\naws_secret_access_key = s\n",
+    )
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    monkeypatch.setattr(getpass, "getpass", lambda prompt: pytest.fail("asked"))
+    with pytest.raises(errors.CredentialsBrokenError, match="MFA code, and nobody is asked") as caught:
+        look(profile="mfa", is_hurried=True)
+    assert "aws sts get-caller-identity" in caught.value.hint
+
+
+def test_who_only_wants_to_know_waits_less(home, world: World, monkeypatch):
+    monkeypatch.setattr(chain, "HURRIED", chain.HURRIED._replace(process=0.3, metadata=0.3))
+    write(home, "[default]\ncredential_process = sleep 300\n")
+    with pytest.raises(errors.CredentialsBrokenError, match=r"not ended after 0\.3 s"):
+        look(is_hurried=True)
+    write(home, "")
+    silent = world.start(lambda request: Silence())
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", silent.url)
+    monkeypatch.setenv("AWS_METADATA_SERVICE_TIMEOUT", "60")
+    monkeypatch.setenv("AWS_METADATA_SERVICE_NUM_ATTEMPTS", "10")
+    with pytest.raises(errors.CredentialsNotFoundError, match=r"no answer within 0\.3 s"):
+        look(is_hurried=True)
+
+
 # -- absent, and broken ------------------------------------------------------------------------------------------------
 
 
@@ -512,7 +576,7 @@ def test_a_source_that(home, case):
 
 
 def test_a_process_that_does_not_end_is_ended(home, monkeypatch):
-    monkeypatch.setattr(chain, "PROCESS_SECONDS", 0.5)
+    monkeypatch.setattr(chain, "USUAL", chain.USUAL._replace(process=0.5))
     # Its child holds the pipes open when it is gone itself.
     (home / "keys.sh").write_text(f"sleep 300 &\necho $! > {home}/child\nwait\n")
     write(home, f"[default]\ncredential_process = sh {home}/keys.sh\n")

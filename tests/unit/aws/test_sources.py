@@ -245,3 +245,13 @@ def test_a_variable_that_changes_is_noticed_whatever_it_is(home, monkeypatch):
     assert source.get().access_key == "AKIDfirst"
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(home / "second"))
     assert source.get().access_key == "AKIDsecond"
+
+
+def test_keys_are_looked_at_with_where_they_are_from_and_when_they_end(home):
+    found = sources.resolve(environ={**ENVIRONMENT, "AWS_CREDENTIAL_EXPIRATION": "2100-01-01T00:00:00Z"}).look()
+    assert (found.kind, found.expires_at, found.is_renewed) == ("environment", 4102444800.0, False)
+    assert found.credentials.access_key == "AKIDENV"
+    found = sources.resolve(environ=write(home, keys=KEYS)).look()
+    assert (found.kind, found.expires_at, found.is_renewed) == ("profile", None, False)
+    with pytest.raises(errors.CredentialsBrokenError):
+        sources.resolve(environ={"AWS_ACCESS_KEY_ID": "AKID"}).look()
