@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from .. import errors
 from . import codec, profiles
@@ -32,6 +33,13 @@ _URL = re.compile(
 )
 
 
+class Override(NamedTuple):
+    """A configured endpoint, and where it stands: a variable's name, ``profile NAME``, ``services of profile NAME``."""
+
+    url: str
+    source: str
+
+
 def resolve(service: str, *, region: str, environ: Mapping[str, str], profile: str | None = None) -> str | None:
     """The base URL for calls to ``service``, for example ``lambda-microvms``; without a slash at its end.
 
@@ -40,12 +48,26 @@ def resolve(service: str, *, region: str, environ: Mapping[str, str], profile: s
     Raises:
         errors.SettingError: an override is no URL; the message names where it stands.
     """
+    override = find_override(service, environ=environ, profile=profile)
+    if override is not None:
+        return override.url
     found = profiles.load(environ=environ, profile=profile)
-    if not _is_on("ignore_configured_endpoint_urls", environ, found):
-        for source, url in _overrides(service, environ, found):
-            if url:
-                return check(url, source)
     return None if service in codec.CLASSIC else _own_host(region, _variant(environ, found))
+
+
+def find_override(service: str, *, environ: Mapping[str, str], profile: str | None = None) -> Override | None:
+    """The URL that somebody configured for calls to ``service``, or None.
+
+    Raises:
+        errors.SettingError: it is no URL; the message names where it stands.
+    """
+    found = profiles.load(environ=environ, profile=profile)
+    if _is_on("ignore_configured_endpoint_urls", environ, found):
+        return None
+    for source, url in _overrides(service, environ, found):
+        if url:
+            return Override(check(url, source), source)
+    return None
 
 
 def variant(*, environ: Mapping[str, str], profile: str | None = None) -> codec.Variant:

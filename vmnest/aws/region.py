@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from .. import errors, settings
 from . import profiles
@@ -13,10 +14,24 @@ _REGION = re.compile(r"(?![0-9]+\Z)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?
 _AWS_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
+class Found(NamedTuple):
+    """A region, and where it is from: ``flag``, ``environment NAME``, ``the ARN …``, ``profile NAME``."""
+
+    name: str
+    source: str
+
+
 def resolve(
     *, flag: str | None = None, arn: str | None = None, environ: Mapping[str, str], profile: str | None = None
 ) -> str:
-    """The region to work in.
+    """The region to work in, by the order of ``find``; errors as of that."""
+    return find(flag=flag, arn=arn, environ=environ, profile=profile).name
+
+
+def find(
+    *, flag: str | None = None, arn: str | None = None, environ: Mapping[str, str], profile: str | None = None
+) -> Found:
+    """The region to work in, with its source.
 
     Order: ``flag``, ``AGENT_SANDBOX_REGION``, the region that ``arn`` names, ``AWS_REGION``, ``AWS_DEFAULT_REGION``,
     the profile's ``region``.
@@ -49,7 +64,7 @@ def of_arn(arn: str) -> str:
     return parts[3] if len(parts) == 6 and parts[0] == "arn" else ""
 
 
-def _check(region: str, source: str) -> str:
+def _check(region: str, source: str) -> Found:
     if not _REGION.fullmatch(region):
         raise errors.SettingError(f"{source} names no AWS region: {region!r}", hint="A region looks like us-east-1.")
-    return region
+    return Found(region, source)

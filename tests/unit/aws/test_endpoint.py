@@ -135,3 +135,13 @@ def test_the_profile_names_an_endpoint_for_logs_as_botocore_spells_it(tmp_path):
 def test_variants_are_chosen_by_variables_and_profile(environ, variables, expected):
     found = endpoint.variant(environ={**environ, **variables})
     assert (found.is_fips, found.is_dualstack) == expected
+
+
+def test_where_an_override_stands_is_told(environ):
+    service = "service-quotas"
+    variables = {**environ, "AWS_ENDPOINT_URL_SERVICE_QUOTAS": "http://own/", "AWS_ENDPOINT_URL": "http://common"}
+    assert endpoint.find_override(service, environ=variables) == ("http://own", "AWS_ENDPOINT_URL_SERVICE_QUOTAS")
+    assert endpoint.find_override("iam", environ=variables) == ("http://common", "AWS_ENDPOINT_URL")
+    assert endpoint.find_override("iam", environ={"HOME": "/nonexistent"}) is None
+    ignoring = {**variables, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}
+    assert endpoint.find_override(service, environ=ignoring) is None

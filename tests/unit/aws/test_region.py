@@ -63,3 +63,17 @@ def test_what_could_be_no_label_of_a_host_is_refused(variable, value):
 )
 def test_the_region_of_an_arn(arn, expected):
     assert region.of_arn(arn) == expected
+
+
+@pytest.mark.parametrize(
+    ("flag", "variables", "arn", "source"),
+    [
+        ("us-west-2", {}, ARN, "flag"),
+        (None, {"AGENT_SANDBOX_REGION": "us-east-2"}, ARN, "environment AGENT_SANDBOX_REGION"),
+        (None, {"AWS_REGION": "b-1"}, ARN, f"the ARN {ARN}"),
+        (None, {"AWS_REGION": "b-1"}, None, "environment AWS_REGION"),
+        (None, {"AWS_PROFILE": "p"}, None, "profile p"),
+    ],
+)
+def test_where_a_region_is_from_is_told(environ, flag, variables, arn, source):
+    assert region.find(flag=flag, arn=arn, environ={**environ, **variables}).source == source
