@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Body", "Codec", "Operation", "Place", "Request", "RestJson", "Variant", "load"]
 
 # Served by ``classic``; any other name is that of a rest-json model.
-CLASSIC = frozenset({"cloudwatch", "ec2", "iam", "logs", "s3", "sts"})
+CLASSIC = frozenset({"cloudwatch", "ec2", "iam", "logs", "s3", "service-quotas", "sts"})
 
 
 class Body:

@@ -118,8 +118,10 @@ _QUOTA_HINTS = (
     ),
 )
 # Services whose actions in policies have another prefix than their name.
-_ACTION_PREFIXES = {"lambda-microvms": "lambda", "lambda-core": "lambda"}
+_ACTION_PREFIXES = {"lambda-microvms": "lambda", "lambda-core": "lambda", "service-quotas": "servicequotas"}
 _SANDBOX_SERVICE = "lambda-microvms"
+# Of those, a denial without a reason means that the region does not have them.
+_REGIONAL = frozenset({"lambda-microvms", "lambda-core"})
 _HINTS_BY_TYPE = {
     **dict.fromkeys(_EXISTING.split(), "It is there already: use it, or choose another name."),
     **dict.fromkeys(_IN_USE.split(), "Something still belongs to it, or uses it: remove that first."),
@@ -192,7 +194,7 @@ def to_error(refusal: Refusal) -> errors.ServiceError:
 def _hint(kind: type[errors.ServiceError], refusal: Refusal) -> str | None:
     if kind is errors.RoleNotReadyError:
         return next(hint for pattern, hint in _NOT_READY if re.search(pattern, refusal.message or ""))
-    if kind is errors.AccessDeniedError and not refusal.message and refusal.service in _ACTION_PREFIXES:
+    if kind is errors.AccessDeniedError and not refusal.message and refusal.service in _REGIONAL:
         return _UNSUPPORTED_HINT.format(region=refusal.region)
     if issubclass(kind, errors.SignatureRefusedError):
         return _signature_hint(kind, refusal)
@@ -242,6 +244,7 @@ def _build(
         error_type=refusal.error_type,
         request_id=refusal.request_id,
         retry_after=refusal.retry_after,
+        reason=refusal.message,
         hint=hint,
     )
 

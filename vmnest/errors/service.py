@@ -45,6 +45,7 @@ class ServiceError(VmnestError):
         error_type: The service's name of the error, or None.
         request_id: The service's id of the request, or None.
         retry_after: Seconds that the service asked to wait, or None.
+        reason: The service's own words, or None if it gave none.
     """
 
     code = "service_error"
@@ -58,6 +59,7 @@ class ServiceError(VmnestError):
         error_type: str | None = None,
         request_id: str | None = None,
         retry_after: float | None = None,
+        reason: str | None = None,
         hint: str | None = None,
     ) -> None:
         details = {"operation": operation, "status": status, "error_type": error_type, "request_id": request_id}
@@ -67,6 +69,7 @@ class ServiceError(VmnestError):
         self.error_type = error_type
         self.request_id = request_id
         self.retry_after = retry_after
+        self.reason = reason
 
 
 class AccessDeniedError(ServiceError):

@@ -83,6 +83,7 @@ def test_the_type_decides_and_then_the_status(kind, status, expected):
         ({"error_type": "AccessDenied", "status": 403, "service": "iam"}, errors.AccessDeniedError, "prefix iam:"),
         ({"error_type": "UnauthorizedOperation", "service": "ec2"}, errors.AccessDeniedError, "prefix ec2:"),
         ({"status": 403, "message": None, "service": "s3"}, errors.AccessDeniedError, "prefix s3:"),
+        ({"status": 403, "message": None, "service": "service-quotas"}, errors.AccessDeniedError, "servicequotas:"),
         ({"status": 402}, errors.QuotaExceededError, "End sandboxes"),
         (
             {"status": 402, "message": "Account 1 has reached the maximum number of concurrent builds allowed."},
@@ -219,3 +220,9 @@ def test_an_error_in_xml_is_read_and_other_pages_are_told(body, expected):
 )
 def test_a_refusal_for_the_clock_is_told_from_others(kind, message, expected):
     assert refusals.is_about_the_clock(refusal(error_type=kind, message=message)) is expected
+
+
+@pytest.mark.parametrize("message", [None, "User: x is not authorized"])
+def test_the_service_s_own_words_are_kept_apart(message):
+    refusal = refusals.Refusal(operation="Op", region="xx-1", status=403, error_type=None, message=message)
+    assert refusals.to_error(refusal).reason == message
