@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from vmnest.local.drivers import console
+from vmnest.local.drivers import console, kernel
 
 
 class Pipe:
@@ -54,8 +55,21 @@ def test_output_is_kept_in_order(pipe: Pipe) -> None:
     assert not pipe.console.take()
 
 
-def test_the_file_stays_bounded_and_keeps_the_end(pipe: Pipe) -> None:
-    lines = b"".join(b"%07d\n" % number for number in range(400_000))
+def test_the_file_stays_bounded_and_keeps_the_end_where_it_is(pipe: Pipe) -> None:
+    lines = b"".join(b"%07d\n" % number for number in range(800_000))
+    pipe.feed(lines)
+    os.close(pipe.writer)
+    begin = os.lseek(pipe.file, 0, os.SEEK_DATA)
+    assert len(lines) - console.MAX_BYTES <= begin < len(lines) - console.MAX_BYTES * 9 // 10
+    assert pipe.path.read_bytes() == bytes(begin) + lines[begin:]
+
+
+def test_where_there_are_no_holes_the_file_begins_anew(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int, *, start: int, length: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "no holes")
+
+    monkeypatch.setattr(kernel, "punch", refuse)
+    lines = b"".join(b"%07d\n" % number for number in range(800_000))
     pipe.feed(lines)
     os.close(pipe.writer)
     text = pipe.path.read_bytes()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,17 @@ def test_a_failed_mount_tells_its_errno_and_its_place() -> None:
 def test_a_failed_call_by_number_is_an_os_error_too() -> None:
     with pytest.raises(OSError, match="nowhere"):
         kernel.set_mount_attributes("/nowhere", kernel.MOUNT_ATTR_RDONLY)
+
+
+def test_a_part_of_a_file_is_given_back_where_it_lies(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 300_000)
+    with path.open("rb+", buffering=0) as file:
+        kernel.punch(file.fileno(), start=65536, length=131072)
+        assert os.lseek(file.fileno(), 65536, os.SEEK_DATA) == 196_608
+    assert path.read_bytes() == b"x" * 65536 + bytes(131_072) + b"x" * (300_000 - 196_608)
+    with path.open("rb") as file, pytest.raises(OSError, match="Bad file descriptor"):
+        kernel.punch(file.fileno(), start=0, length=4096)
 
 
 def test_an_attribute_reaches_the_mounts_below() -> None:
