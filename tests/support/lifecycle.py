@@ -62,6 +62,7 @@ def build_spec(
     payload: str | None = "hello",
     max_seconds: int = 28800,
     egress_allow: tuple[str, ...] = (),
+    logging: dict[str, object] | None = None,
 ) -> records.Spec:
     """What RunMicrovm asked for."""
     return records.Spec(
@@ -74,6 +75,7 @@ def build_spec(
         egress=(),
         kms_key=None,
         payload=payload,
+        logging=logging,
         options=options.Options(cpus=2, memory_mib=512, egress_allow=egress_allow),
     )
 

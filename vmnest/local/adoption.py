@@ -104,8 +104,10 @@ class Adoption:
         with futures.ThreadPoolExecutor(_WORKERS, thread_name_prefix="adopt") as pool:
             found = list(pool.map(self._find, self._ledger.load()))
             held = {each.record.microvm_id for each in found if each.machine is not None}
+            known = {each.record.microvm_id: each.record for each in found}
             os.makedirs(self._path(), mode=0o700, exist_ok=True)
-            for _ in pool.map(self._discard, sorted(set(os.listdir(self._path())) - held)):
+            left = sorted(set(os.listdir(self._path())) - held)
+            for _ in pool.map(self._discard, left, [known.get(name) for name in left]):
                 continue
         for each in found:
             self._insert(each)
@@ -145,7 +147,7 @@ class Adoption:
         machine = self._adopt(record, ends)
         if machine is None:
             # It may have ended in order while no daemon was there.
-            ended = self._discard(record.microvm_id) or interface.Ended(None, None, interface.LOST)
+            ended = self._discard(record.microvm_id, record) or interface.Ended(None, None, interface.LOST)
             return self._gone(record, reason=records.end_reason(ended, memory_mib=record.spec.options.memory_mib))
         return self._bind(_Found(record, machine, ends), note)
 
@@ -171,10 +173,12 @@ class Adoption:
             _LOG.warning("%s: %s is taken; it is at %s now", note.microvm_id, note.endpoint, record.endpoint)
         return found
 
-    def _discard(self, name: str) -> interface.Ended | None:
-        """Clean away what there is of a VM; how it ended, if anybody knows."""
+    def _discard(self, name: str, record: records.Record | None) -> interface.Ended | None:
+        """Clean away what there is of a VM, its last words told; how it ended, if anybody knows."""
         try:
             ended = self._driver.discard(self._path(name))
+            if record is not None:
+                self._vms.read_out(record)
             with contextlib.suppress(FileNotFoundError):
                 shutil.rmtree(self._path(name))
             return ended

@@ -293,14 +293,19 @@ class VMs:
             visible=tuple(self._settings.visible),
             egress=bool(spec.options.egress_allow),
         )
+        self._follow(record)  # first: what ends at once has its last words told, too
         machine = self.driver.start(launch, on_end=lambda ended: self.on_end(record, ended))
-        self._follow(record)
         try:
             self._open_gate(record, machine)
         except BaseException:
             machine.stop()
             raise
         return machine
+
+    def read_out(self, record: records.Record) -> None:
+        """Tell what a VM of an earlier daemon printed to its end, before its folder goes."""
+        self._follow(record)
+        self._finish_output(record)
 
     def _follow(self, record: records.Record) -> None:
         """Let what it prints go where that is wanted."""
@@ -313,13 +318,18 @@ class VMs:
         if not rules.rules:
             return
         listener = machine.egress_listener()
-        gate = Gate(rules, lambda line: _LOG.info("%s: %s", record.microvm_id, line), outlet=self._outlet)
+        gate = Gate(rules, lambda line: self._tell_egress(record, line), outlet=self._outlet)
         gate.serve(listener)
         with record.changed:
             if not record.is_ended:
                 record.gate = gate
                 return
         gate.close()
+
+    def _tell_egress(self, record: records.Record, line: str) -> None:
+        _LOG.info("%s: %s", record.microvm_id, line)
+        if self._outputs is not None:
+            self._outputs.tell_egress(record, line)
 
     def _open_gate_again(self, record: records.Record, machine: interface.Machine) -> None:
         """The same for a VM of an earlier daemon, which goes on without, should that fail."""
@@ -382,19 +392,22 @@ class VMs:
 
     def _finish(self, record: records.Record, *, reason: str) -> None:
         """Nothing of the VM is left; ``reason`` counts unless its end was asked for."""
+        self._finish_output(record)  # whoever hears of the end can read its last words
         with record.changed:
             if not record.advance(records.GONE, at=self._clock.time(), reason=reason):
                 return
             record.cancel_timers()
         self._work.spawn(f"tidy {record.microvm_id}", lambda: self._tidy(record))
 
+    def _finish_output(self, record: records.Record) -> None:
+        if self._outputs is not None:
+            self._outputs.finish(record.microvm_id)
+
     def _tidy(self, record: records.Record) -> None:
         with record.changed:
             gate, record.gate = record.gate, None
         if gate is not None:
             gate.close()
-        if self._outputs is not None:
-            self._outputs.finish(record.microvm_id)
         folder = os.path.join(self._settings.folder, FOLDER, record.microvm_id)
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.machines import FakeDriver, FakeMachine, Hooks, scripted_server
 from vmnest import errors
-from vmnest.local import acceptor, adoption, ledger, options, records, timers, vms
+from vmnest.local import acceptor, adoption, console_logs, ledger, logs, options, records, timers, vms
 from vmnest.local.drivers import interface
 from vmnest.wire import names
 
@@ -24,6 +24,7 @@ class Stage:
         self.driver = FakeDriver({9000: hooks_port})
         self.ledger = ledger.Ledger(self.folder)
         self.timers = timers.Timers()
+        self.logs = logs.Logs(self.folder)
         self.published = []
         self.vms = vms.VMs(
             self.driver,
@@ -32,6 +33,7 @@ class Stage:
             publish=self.published.append,
             retire=lambda listener: None,
             ledger=self.ledger,
+            outputs=console_logs.ConsoleLogs(self.logs),
         )
         self.boot(adoption._read(adoption._BOOT_ID_PATH))
 
@@ -188,6 +190,18 @@ def test_a_vm_that_ended_while_no_daemon_was_there_says_how(stage, ended, reason
     stage.driver.recorded[stage.path("microvm-1")] = ended
     (record,) = stage.adopt()
     assert (record.state, record.state_reason) == (names.TERMINATED, reason)
+
+
+@pytest.mark.parametrize("state", [names.RUNNING, names.TERMINATING, names.TERMINATED])
+def test_the_last_words_of_a_vm_that_ended_meanwhile_are_in_the_log(stage, state):
+    record = stage.leave(state, alive=False)
+    with open(os.path.join(stage.path("microvm-1"), "console.log"), "wb") as file:
+        file.write(b"told\nlast words")
+    with open(os.path.join(stage.path("microvm-1"), "console.told"), "wb") as file:
+        file.write(b"5")
+    stage.adopt()
+    group, stream = console_logs.find_target(record)
+    assert [event.message for event in stage.logs.events(group, stream)] == ["last words"]
 
 
 def test_an_error_of_the_driver_concerns_one_vm(stage, monkeypatch, caplog):

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from vmnest.local import console_logs, faults, logs, options, records
+from vmnest.local.drivers import kernel
 
 GROUP, STREAM = "/mine", "all"
 WANTED = {"cloudWatch": {"logGroup": GROUP, "logStream": STREAM}}
@@ -33,7 +34,7 @@ class TestTarget:
     @pytest.mark.parametrize(
         ("logging", "role", "target"),
         [
-            (None, None, None),
+            (None, None, ("/aws/lambda-microvms/img", "2027/01/15[2.0]microvm-1")),
             ({"disabled": {}}, "arn:role", None),
             (WANTED, None, (GROUP, STREAM)),
             (
@@ -84,9 +85,9 @@ def told(kept):
         return []
 
 
-def wait_for(kept, wanted):
+def wait_for(kept, wanted, *, least=False):
     end = time.monotonic() + 20
-    while (found := told(kept)) != wanted:
+    while (found := told(kept)[: len(wanted) if least else None]) != wanted:
         assert time.monotonic() < end, found
         time.sleep(0.01)
 
@@ -113,11 +114,13 @@ def test_lines_are_told_as_they_come_and_the_rest_at_the_end(outputs, kept, cons
 
 
 def test_the_rest_is_told_though_the_file_is_gone(outputs, kept, console):
+    console.print(b"first\n")
     outputs.follow(record(), console.folder)
+    wait_for(kept, ["first"])
     console.print(b"last words\n")
     os.unlink(console.path)
     outputs.finish("microvm-1")
-    assert told(kept) == ["last words"]
+    assert told(kept) == ["first", "last words"]
 
 
 def test_a_console_that_began_anew_is_told_from_its_beginning(outputs, kept, console):
@@ -131,7 +134,7 @@ def test_a_console_that_began_anew_is_told_from_its_beginning(outputs, kept, con
 def test_a_line_without_an_end_is_told_in_parts(outputs, kept, console):
     console.print(b"x" * (console_logs.MAX_LINE_BYTES + 1))
     outputs.follow(record(), console.folder)
-    wait_for(kept, ["x" * (console_logs.MAX_LINE_BYTES + 1)])
+    wait_for(kept, ["x" * console_logs.MAX_LINE_BYTES, "x"])
 
 
 def test_the_next_daemon_goes_on_where_this_one_was(outputs, kept, console):
@@ -147,14 +150,88 @@ def test_the_next_daemon_goes_on_where_this_one_was(outputs, kept, console):
     assert told(kept) == ["one", "two"]
 
 
-def test_nobody_is_followed_who_is_not_wanted_or_has_no_console(outputs, kept, console, tmp_path, caplog):
+def test_nothing_is_told_where_that_was_disabled_or_there_is_no_console(outputs, kept, console, tmp_path):
     console.print(b"x\n")
-    outputs.follow(record(None), console.folder)
+    silent = record({"disabled": {}})
+    outputs.follow(silent, console.folder)
+    outputs.tell_egress(silent, "egress to a:1: allowed")
     outputs.follow(record(microvm_id="other"), str(tmp_path / "none"))
     outputs.finish("microvm-1")
     outputs.finish("other")
+    assert kept.groups() == []
+
+
+def test_a_console_that_comes_later_is_told(outputs, kept, tmp_path):
+    outputs.follow(record(), str(tmp_path / "later"))
+    Console(tmp_path / "later").print(b"hello\n")
+    wait_for(kept, ["hello"])
+
+
+def test_a_console_that_cannot_be_read_keeps_nobody_from_ending(outputs, kept, tmp_path, caplog):
+    os.makedirs(tmp_path / "vm" / console_logs.CONSOLE_NAME)
+    outputs.follow(record(), str(tmp_path / "vm"))
+    outputs.finish("microvm-1")
     assert told(kept) == []
-    assert "the output of other goes to no log" in caplog.text
+    assert "cannot be read" in caplog.text
+
+
+def test_what_was_dropped_before_it_could_be_read_is_missed(outputs, kept, console):
+    drop, block = console_logs.LOOK_BYTES, 65536
+    lines = b"".join(b"%07d\n" % number for number in range(2 * drop // 8))
+    console.print(lines)
+    with open(console.path, "rb+", buffering=0) as file:
+        kernel.punch(file.fileno(), start=0, length=drop + block)
+    outputs.follow(record(), console.folder)
+    outputs.finish("microvm-1")
+    missing, *rest = told(kept)
+    assert missing == f"[vmnest: {drop + block} bytes of output are missing here]"
+    assert rest == lines[drop + block :].decode().split()
+
+
+def test_of_a_flood_so_much_is_read_in_a_look_and_all_of_it_in_the_end(kept, console):
+    lines = b"".join(b"%07d\n" % number for number in range(2 * console_logs.LOOK_BYTES // 8 + 5))
+    console.print(lines)
+    one = console_logs.ConsoleLogs(kept, look_seconds=0.01)
+    one.follow(record(), console.folder)
+    one.start()
+    wait_for(kept, lines[: console_logs.LOOK_BYTES].decode().split(), least=True)
+    one.finish("microvm-1")
+    one.close()
+    assert told(kept) == lines.decode().split()
+
+
+def test_whoever_finishes_second_waits_for_the_first(kept, console):
+    console.print(b"last words\n")
+    is_writing, may_write = threading.Event(), threading.Event()
+
+    class Slow:
+        def write(self, *told):
+            is_writing.set()
+            assert may_write.wait(20)
+            kept.write(*told)
+
+    one = console_logs.ConsoleLogs(Slow())
+    one.follow(record(), console.folder)
+    seen = []
+    threads = [threading.Thread(target=one.finish, args=("microvm-1",))]
+    threads[0].start()
+    assert is_writing.wait(20)
+    threads.append(threading.Thread(target=lambda: (one.finish("microvm-1"), seen.append(told(kept)))))
+    threads[1].start()
+    may_write.set()
+    for thread in threads:
+        thread.join(20)
+    assert seen == [["last words"]]
+
+
+def test_egress_has_a_stream_of_its_own_beside_that_of_the_console(outputs, kept):
+    outputs.tell_egress(record({"cloudWatch": {"logGroup": GROUP, "logStream": "s" * 512}}), "egress to a:1: allowed")
+    outputs.tell_egress(record(None), "egress to b:2: refused, it is not in the rules")
+    assert [event.message for event in kept.events(GROUP, "s" * 505 + "/egress")] == ["egress to a:1: allowed"]
+    stream = "2027/01/15[2.0]microvm-1/egress"
+    assert [event.message for event in kept.events("/aws/lambda-microvms/img", stream)] == [
+        "egress to b:2: refused, it is not in the rules"
+    ]
 
 
 def test_following_twice_or_after_the_end_is_harmless(outputs, kept, console):

@@ -12,7 +12,7 @@ import pytest
 from tests.support.lifecycle import build_spec, eventually, movable_time, policy, wait_for_state
 from tests.support.machines import FakeDriver, FakeMachine, Hooks, scripted_server
 from vmnest import errors
-from vmnest.local import acceptor, built, faults, records, vms
+from vmnest.local import acceptor, built, console_logs, faults, logs, records, vms
 from vmnest.local.drivers import interface
 from vmnest.wire import names
 
@@ -23,11 +23,14 @@ class Ledger:
     def __init__(self):
         self.saved = []
         self.forgotten = []
+        self.on_end = lambda record: None
 
     def save(self, record):
         # Only the owner of the condition's lock may do this.
         record.changed.notify(0)
         self.saved.append((record.microvm_id, record.state))
+        if record.is_ended:
+            self.on_end(record)
 
     def forget(self, microvm_id):
         self.forgotten.append(microvm_id)
@@ -44,6 +47,7 @@ class Stage:
         self.time = time
         self.published, self.retired = [], []
         self.ledger = Ledger()
+        self.logs = logs.Logs(str(folder))
         self.vms = vms.VMs(
             self.driver,
             vms.Settings(folder=str(folder), disk_bytes=1 << 30, visible=("/data",)),
@@ -51,8 +55,18 @@ class Stage:
             publish=self.published.append,
             retire=self.retired.append,
             ledger=self.ledger,
+            outputs=console_logs.ConsoleLogs(self.logs, clock=time.clock),  # nothing is told before the end
             clock=time.clock,
         )
+
+    def print(self, record, data):
+        """The VM prints that."""
+        with open(f"{self.vms._settings.folder}/vms/{record.microvm_id}/console.log", "ab") as file:
+            file.write(data)
+
+    def printed(self, record, *, suffix=""):
+        group, stream = console_logs.find_target(record)
+        return [event.message for event in self.logs.events(group, stream + suffix)]
 
     def run(self, *, client_token=None, **changes):
         return self.vms.run(build_spec(**changes), client_token=client_token)
@@ -614,6 +628,34 @@ def ask_for_a_way_out(machine):
     return call, call.recv(12)
 
 
+class TestOutput:
+    def test_the_last_words_are_in_the_log_when_the_end_is_heard_of(self, stage):
+        record = stage.wait(stage.run(), names.RUNNING)
+        stage.print(record, b"one\nlast words")
+        stage.ledger.on_end = lambda record: seen.append(stage.printed(record))
+        seen = []
+        stage.driver.machines[0].end(interface.Ended(1, None, interface.EXITED))
+        stage.wait(record, names.TERMINATED)
+        assert seen == [["one", "last words"]]
+
+    def test_so_are_those_of_one_that_ended_while_it_was_started(self, stage):
+        stage.driver.gate = threading.Event()
+        record = stage.run()
+        eventually(lambda: stage.driver.launches)
+        stage.print(record, b"bad luck\n")
+        stage.driver.failure = errors.LocalCloudError("no")
+        stage.driver.gate.set()
+        stage.wait(record, names.TERMINATED)
+        assert stage.printed(record) == ["bad luck"]
+
+    def test_where_the_log_was_disabled_nothing_is_told(self, stage):
+        record = stage.wait(stage.run(logging={"disabled": {}}), names.RUNNING)
+        stage.print(record, b"one\n")
+        stage.vms.terminate(record)
+        stage.wait(record, names.TERMINATED)
+        assert stage.logs.groups() == []
+
+
 class TestEgress:
     def test_without_rules_there_is_no_way_out(self, stage):
         record = stage.wait(stage.run(), names.RUNNING)
@@ -628,6 +670,7 @@ class TestEgress:
         call, answer = ask_for_a_way_out(record.machine)
         assert answer == b"HTTP/1.1 403"
         assert f"{record.microvm_id}: egress to b.example:80: refused, no rule allows it" in caplog.text
+        assert stage.printed(record, suffix="/egress") == ["egress to b.example:80: refused, no rule allows it"]
         assert record.gate.refusals == ("b.example:80",)
         stage.vms.terminate(record)
         assert call.recv(1000).endswith(b"\r\n\r\n")
