@@ -135,9 +135,9 @@ class AgentClient:
         """Whether the agent has told that it has no such extension. Nobody is asked."""
         return feature in self._lacking or (self._features is not None and feature not in self._features)
 
-    def stats(self, *, wakes: bool = True, deadline: Deadline = NEVER) -> stats.Stats:
+    def stats(self, *, over: float = 0.0, wakes: bool = True, deadline: Deadline = NEVER) -> stats.Stats:
         """What the sandbox uses: see ``stats.fetch``."""
-        return stats.fetch(self, wakes=wakes, deadline=deadline)
+        return stats.fetch(self, over=over, wakes=wakes, deadline=deadline)
 
     def look(self) -> str | None:
         """The MicroVM's state, which never wakes it; None if it cannot be seen."""

@@ -84,8 +84,15 @@ class Stats(NamedTuple):
 NOTHING = Stats()
 
 
-def fetch(client: AgentClient, *, wakes: bool = True, deadline: Deadline = NEVER) -> Stats:
+def fetch(client: AgentClient, *, over: float = 0.0, wakes: bool = True, deadline: Deadline = NEVER) -> Stats:
     """Ask the agent.
+
+    Args:
+        client: Of the agent.
+        over: Seconds over which the share of the CPUs is measured: it is asked twice. 0: since somebody asked last,
+            or else since it was started.
+        wakes: Whether a suspended sandbox may be resumed for it.
+        deadline: When to stop.
 
     Raises:
         errors.UnsupportedError: the agent does not tell what its sandbox uses.
@@ -94,13 +101,21 @@ def fetch(client: AgentClient, *, wakes: bool = True, deadline: Deadline = NEVER
     """
     if client.is_known_to_lack(wire.FEATURE_STATS):
         raise _unsupported()
-    request = exchange.Request("GET", wire.STATS_PATH, asked=refusals.STATS, deadline=deadline, wakes=wakes)
     try:
-        with client.send(request) as response:
-            return parse(_read(response))
+        found = _ask(client, wakes=wakes, deadline=deadline)
+        if over:
+            client.clock.sleep(deadline.clamp(over))
+            found = _ask(client, wakes=wakes, deadline=deadline)
     except errors.UnsupportedError as error:
         client.note_lack(wire.FEATURE_STATS)
         raise _unsupported() from error
+    return found
+
+
+def _ask(client: AgentClient, *, wakes: bool, deadline: Deadline) -> Stats:
+    request = exchange.Request("GET", wire.STATS_PATH, asked=refusals.STATS, deadline=deadline, wakes=wakes)
+    with client.send(request) as response:
+        return parse(_read(response))
 
 
 def parse(document: object) -> Stats:

@@ -17,7 +17,7 @@ from ..agent.outputs import ProcessInfo
 from ..agent.results import ExecResult
 from ..agent.stats import Stats
 from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy
-from ..deadline import NEVER, Deadline
+from ..deadline import NEVER, Deadline, check_seconds
 from ..forward.ports import LOOPBACK, POLL_SECONDS
 from ..wire import names
 from . import launch, life, spawning, wiring, wishes
@@ -294,16 +294,21 @@ class Sandbox:
         """Everything that the service says about the MicroVM, as it says it."""
         return dict(self._link.look().raw)
 
-    def stats(self, *, timeout: float = STATS_SECONDS) -> Stats:
+    def stats(self, *, over: float = 0.0, timeout: float = STATS_SECONDS) -> Stats:
         """What it uses just now, as its agent says. This never wakes a suspended sandbox; to be asked keeps it awake.
+
+        Args:
+            over: Seconds over which the share of the CPUs is measured; 0: since the agent was last asked, by anybody.
+            timeout: Seconds that all of this may take.
 
         Raises:
             errors.SandboxSuspendedError: it is suspended.
             errors.MicroVMEndedError: it has ended.
             errors.UnsupportedError: its agent does not tell that.
         """
-        life.check_awake(self._link)
-        return self._link.agent(wakes=False).stats(wakes=False, deadline=Deadline(timeout))
+        deadline = Deadline(timeout)
+        life.check_awake(self._link, deadline=deadline)
+        return self._link.agent(wakes=False).stats(over=check_seconds(over, name="over"), wakes=False, deadline=deadline)
 
     # -- commands ------------------------------------------------------------------------------------------------------
 

@@ -172,14 +172,14 @@ def ready_for_use(link: Link, *, may_resume: bool, deadline: Deadline) -> None:
                 resume(link, deadline=deadline)
 
 
-def check_awake(link: Link) -> None:
+def check_awake(link: Link, *, deadline: Deadline) -> None:
     """See by the service's word, which wakes nothing, that a request would find it awake.
 
     Raises:
         errors.SandboxSuspendedError: it is suspended, or about to be.
         errors.MicroVMEndedError: it has ended.
     """
-    microvm = link.look()
+    microvm = link.look(deadline=deadline)
     if microvm.ended:
         raise link.ended(microvm)
     if microvm.state in _SUSPENDED:

@@ -202,9 +202,9 @@ class Link:
                 error.add_hint(f"This forgets the old one's name: vmnest rm {self.record.name}")
         return error
 
-    def look(self) -> MicroVM:
+    def look(self, *, deadline: Deadline | None = None) -> MicroVM:
         """Ask the service. This never wakes a suspended MicroVM, and writes no record."""
-        microvm = self.control().microvms.get(self.microvm_id, deadline=Deadline(CALL_SECONDS))
+        microvm = self.control().microvms.get(self.microvm_id, deadline=deadline or Deadline(CALL_SECONDS))
         self.see(microvm)
         return microvm
 

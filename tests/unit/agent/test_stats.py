@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.agent import Agent
 from tests.support.agent_client import States
+from tests.support.clock import FakeClock
 from tests.support.scripted import Answer, ScriptedServer, answer, json_answer
 from vmnest import errors
 from vmnest.agent import stats
@@ -46,6 +47,14 @@ def test_figures_are_fetched_by_one_request(connect_agent: Any) -> None:
     with ScriptedServer(json_answer(200, DOCUMENT)) as server:
         assert connect_agent(server).stats() == WHOLE
     assert [(request.method, request.target) for request in server.requests] == [("GET", "/v1/stats")]
+
+
+def test_the_share_of_the_cpus_over_some_time_is_that_of_a_second_answer(
+    connect_agent: Any, fake_clock: FakeClock
+) -> None:
+    with ScriptedServer(json_answer(200, {**DOCUMENT, "cpu_percent": 90}), json_answer(200, DOCUMENT)) as server:
+        assert connect_agent(server).stats(over=0.5) == WHOLE
+    assert fake_clock.sleeps == [0.5]
 
 
 def test_the_agent_of_this_version_tells_all_that_is_read(shared_agent: Agent) -> None:

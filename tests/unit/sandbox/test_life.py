@@ -357,7 +357,7 @@ def test_a_thread_does_not_wait_beyond_its_deadline_for_another_one_that_resumes
 def test_a_sandbox_that_runs_or_begins_to_is_awake(setting: Setting) -> None:
     for state in ("PENDING", "RUNNING"):
         setting.microvms.change("microvm-1", state=state)
-        life.check_awake(setting.link)
+        life.check_awake(setting.link, deadline=setting.deadline())
     assert setting.microvms.calls == ["get", "get"]
 
 
@@ -365,11 +365,11 @@ def test_a_sandbox_that_runs_or_begins_to_is_awake(setting: Setting) -> None:
 def test_a_suspended_one_is_told_and_not_woken(setting: Setting, state: str) -> None:
     setting.microvms.change("microvm-1", state=state)
     with pytest.raises(errors.SandboxSuspendedError):
-        life.check_awake(setting.link)
+        life.check_awake(setting.link, deadline=setting.deadline())
     assert setting.microvms.calls == ["get"]
 
 
 def test_one_that_has_ended_is_told_with_the_reason(setting: Setting) -> None:
     setting.microvms.change("microvm-1", state="TERMINATED", state_reason="its time was up")
     with pytest.raises(errors.MicroVMEndedError, match="its time was up"):
-        life.check_awake(setting.link)
+        life.check_awake(setting.link, deadline=setting.deadline())
