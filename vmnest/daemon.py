@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ask", "ensure", "find", "is_at", "is_older", "notes", "require_linux", "revive"]
+__all__ = ["ask", "ensure", "find", "is_at", "is_full", "is_older", "notes", "require_linux", "revive"]
 
 PROGRAM = "local"
 SIGNING_NAME = "lambda"
@@ -180,14 +180,15 @@ def _start(folder: str, *, environ: Mapping[str, str], deadline: Deadline) -> re
     try:
         return rendezvous.parse_ready(line)
     except errors.LocalCloudError as error:
-        if _is_full(folder):
+        if is_full(folder):
             error.add_hint(f"The disk is full: make room in {folder}, or set AGENT_SANDBOX_LOCAL_DIR to another place.")
         elif isinstance(error, errors.LocalDaemonError) and error.hint is None:
             error.add_hint(_log_hint(folder))
         raise
 
 
-def _is_full(folder: str) -> bool:
+def is_full(folder: str) -> bool:
+    """Whether next to nothing can be written in an existing folder any more."""
     found = os.statvfs(folder)
     counts_files = found.f_files > 0
     return found.f_bavail * found.f_frsize < _LEAST_ROOM_BYTES or (counts_files and found.f_favail < _LEAST_FILES)
@@ -240,8 +241,8 @@ def build_environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def build_command(arguments: Sequence[str]) -> list[str]:
-    """The command that runs the daemon's program, detached, under this interpreter and with what it can import."""
+def build_command(arguments: Sequence[str], *, detached: bool = True) -> list[str]:
+    """The command that runs the daemon's program under this interpreter and with what it can import."""
     if not sys.executable:
         raise errors.LocalDaemonError("cannot start the local daemon: this interpreter does not know its own program")
     path = [os.path.abspath(entry) for entry in sys.path if entry]
@@ -250,7 +251,7 @@ def build_command(arguments: Sequence[str]) -> list[str]:
         # The path is set before anything else is imported: -c has put the working directory first.
         f"import sys; sys.path[:] = {path!r}\n"
         "import os, runpy\n"
-        "if os.fork(): os._exit(0)\n"
+        f"{'if os.fork(): os._exit(0)' if detached else ''}\n"
         f"{load}"
         f"runpy.run_module('{package}.{PROGRAM}', run_name='__main__', alter_sys=True)"
     )

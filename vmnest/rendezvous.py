@@ -421,13 +421,14 @@ def parse_ready(line: bytes) -> Daemon:
         if fields.get("ready") is True and daemon is not None:
             return daemon
         if isinstance(fields.get("error"), dict):
-            raise _error_from_wire(fields["error"])
+            raise error_from_wire(fields["error"])
     raise errors.LocalDaemonError(
         "the local daemon ended before it was ready", hint=f"Its log, {LOG_FILE} in the local folder, may say why."
     )
 
 
-def _error_from_wire(wire: Mapping[str, object]) -> errors.VmnestError:
+def error_from_wire(wire: Mapping[str, object]) -> errors.VmnestError:
+    """An error of the daemon's program, in the class of its code."""
     hint, details = wire.get("hint"), wire.get("details")
     local = {kind.code: kind for kind in errors.iter_classes(errors.LocalCloudError)}
     local[errors.StateFileError.code] = errors.StateFileError

@@ -2,24 +2,30 @@
 
 It writes one line to descriptor N once it serves, or cannot (see ``rendezvous.build_ready``), and closes it. It keeps
 the CI systems' tracking variables (RUNNER_TRACKING_ID, BUILD_ID, JENKINS_NODE_COOKIE): they clean up by them.
+
+With ``--trial`` instead of a descriptor it is no daemon: it makes one sandbox, removes it, writes to standard output in
+one line of JSON what came of it (see ``trial``), and ends.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 # Everything is imported at the start: the environment that Python was started from may vanish while we run.
 from .. import errors, rendezvous, settings
-from . import daemon, drivers, process
+from . import daemon, drivers, process, trial
 
 
 def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m vmnest.local", description="The daemon of the local cloud.")
     parser.add_argument("--folder", required=True, help="the local cloud's folder")
+    parser.add_argument("--trial", action="store_true", help="only see whether a sandbox can be made")
     parser.add_argument("--ready-fd", type=int, help="descriptor that gets the ready line")
     parser.add_argument(
         "--idle-seconds",
@@ -34,6 +40,8 @@ def main(argv: Sequence[str]) -> int:
     """Run a daemon to its end; its exit status."""
     arguments = parse_arguments(argv)
     folder = os.path.abspath(arguments.folder)
+    if arguments.trial:
+        return _try(folder)
 
     def ready(line: bytes) -> None:
         process.leave_session()
@@ -50,6 +58,16 @@ def main(argv: Sequence[str]) -> int:
         return known.exit_status
     config = daemon.Config(folder=folder, environ=dict(settings.environment()), idle_seconds=arguments.idle_seconds)
     return daemon.run(config, ready=ready, select_driver=drivers.select)
+
+
+def _try(folder: str) -> int:
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(errors.EXIT_FAILED))
+    try:
+        found: dict[str, object] = trial.run(folder, environ=settings.environment())
+    except errors.VmnestError as error:
+        found = {"error": error.to_wire()}
+    sys.stdout.write(json.dumps(found))
+    return 0
 
 
 def _write_line(fd: int, line: bytes) -> None:

@@ -25,12 +25,21 @@ def select(*, folder: str, minimum: str, visible: Sequence[str], environ: Mappin
     Raises:
         errors.IsolationUnavailableError: no driver works here, or none is strong enough.
     """
+    require(minimum)
+    return NamespaceDriver(prepare(folder=folder, visible=visible, environ=environ))
+
+
+def require(minimum: str) -> None:
+    """See that there is a driver that isolates well enough, whether or not it works here.
+
+    Raises:
+        errors.IsolationUnavailableError: there is none.
+    """
     if ISOLATIONS.index(minimum) > ISOLATIONS.index(NamespaceDriver.isolation):
         raise errors.IsolationUnavailableError(
             f"no driver on this machine isolates by {minimum}; the strongest is {NamespaceDriver.isolation}",
             hint="Set AGENT_SANDBOX_LOCAL_ISOLATION to namespace, or unset it, if that is enough.",
         )
-    return NamespaceDriver(prepare(folder=folder, visible=visible, environ=environ))
 
 
 def prepare(
