@@ -1,14 +1,237 @@
-"""What sandboxes on this machine need."""
+"""What sandboxes on this machine need. A daemon that runs is asked; none is started: a sandbox is tried without it."""
 
 from __future__ import annotations
 
+import os
+import sys
+
+from ... import daemon, errors, rendezvous, settings
+from ...deadline import Deadline
+from . import check, places, trial
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator, Mapping
 
     from .check import Check
     from .context import Context
+    from .places import Finding
 
 __all__ = ["PROBES"]
 
-PROBES: tuple[Callable[[Context], list[Check]], ...] = ()
+_ASK_SECONDS = 5.0
+_TITLES = {"daemon": "local cloud", "overlay": "overlays"}
+_ITS_SETTINGS = ("local_dir", *rendezvous.ITS_SETTINGS)
+
+
+def system(context: Context) -> list[Check]:
+    """Is this Linux at all?"""
+    if _is_linux():
+        return []
+    try:
+        daemon.require_linux()
+    except errors.UnsupportedError as error:
+        return [_check("system", check.FAILED, detail=error.message, remedy=error.hint)]
+    return []
+
+
+def _is_linux() -> bool:
+    return sys.platform == "linux"
+
+
+def _check(
+    name: str,
+    verdict: str,
+    *,
+    detail: str,
+    remedy: str | None = None,
+    data: Mapping[str, object] | None = None,
+) -> Check:
+    title = _TITLES.get(name, name)
+    return check.Check(f"local.{name}", title=title, verdict=verdict, detail=detail, remedy=remedy, data=data)
+
+
+def variables(context: Context) -> list[Check]:
+    """``AGENT_SANDBOX_LOCAL_*``."""
+    findings = []
+    values = {}
+    for name in _ITS_SETTINGS:
+        row = settings.SETTINGS[name]
+        try:
+            found = settings.resolve(name, environ=context.environ)
+        except errors.SettingError as error:
+            findings.append(places.Finding(check.FAILED, error.message, remedy=error.hint))
+        else:
+            if found.source != "default":
+                values[row.env] = context.environ[row.env]
+    shown = ", ".join(f"{name}={value}" for name, value in values.items())
+    fine = shown or "no AGENT_SANDBOX_LOCAL_* variable is set"
+    return [places.combine("local.settings", title="settings", fine=fine, findings=findings, data={"set": values})]
+
+
+def folder(context: Context) -> list[Check]:
+    """The folder of the local cloud, and the room in it."""
+    if not _is_linux():
+        return []
+    path = rendezvous.folder(context.environ)
+    findings = [*places.look_at_folder(path, private=True), *_look_at_keys(path)]
+    exists = os.path.isdir(path)
+    fine = path if exists else f"not made yet; it will be {path}"
+    data = {"path": path, "exists": exists}
+    return [
+        places.combine("local.folder", title="folder", fine=fine, findings=findings, data=data),
+        _look_at_disk(path, context),
+    ]
+
+
+def _look_at_keys(path: str) -> Iterator[Finding]:
+    target = os.path.join(path, rendezvous.KEYS_FILE)
+    if not os.path.exists(target):  # made at the first use
+        return
+    try:
+        rendezvous.keys(path)
+    except errors.StateFileError as error:
+        yield places.Finding(check.FAILED, error.message, remedy=error.hint)
+    except OSError as error:
+        yield places.Finding(check.FAILED, f"cannot read {target}: {error.strerror}")
+    yield from places.look_at_file(target)
+
+
+def _look_at_disk(path: str, context: Context) -> Check:
+    free = places.free_bytes(path)
+    findings = list(places.look_at_room(path))
+    for finding in findings:
+        finding.remedy = f"{finding.remedy}, or set AGENT_SANDBOX_LOCAL_DIR to another place."
+    try:
+        most = settings.number("local_disk", environ=context.environ)
+    except errors.SettingError:  # told by ``variables``
+        most = 0
+    fine = f"{_gib(free)} free; one sandbox may write up to {_gib(most)}"
+    data = {"free_bytes": free, "sandbox_bytes": most}
+    return places.combine("local.disk", title="disk space", fine=fine, findings=findings, data=data)
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
+
+
+def cloud(context: Context) -> list[Check]:
+    """The daemon, what it left if it was killed, and whether programs can be isolated."""
+    if not _is_linux():
+        return []
+    try:
+        for name in _ITS_SETTINGS:
+            settings.resolve(name, environ=context.environ)
+    except errors.SettingError:
+        return [_check("isolation", check.SKIPPED, detail="a setting is bad: see settings")]
+    path = rendezvous.folder(context.environ)
+    running = daemon.find(context.environ)
+    if running is None:
+        return [_look_at_absence(path), *_try(path, context)]
+    return _ask(running, context)
+
+
+def _look_at_absence(path: str) -> Check:
+    if rendezvous.has_vms(path):
+        return _check(
+            "daemon",
+            check.WARNING,
+            detail=f"it was killed, and sandboxes in {path} go on without it",
+            remedy="Take them over: vmnest local up\nOr end them: vmnest local down --force",
+            data={"running": False, "orphaned": True},
+        )
+    detail = "not running; it starts by itself on first use"
+    return _check("daemon", check.OK, detail=detail, data={"running": False, "orphaned": False})
+
+
+def _ask(running: rendezvous.Daemon, context: Context) -> list[Check]:
+    data = {"running": True, "url": running.url, "pid": running.pid, "version": running.version}
+    try:
+        told = daemon.ask(
+            running,
+            method="GET",
+            path=rendezvous.STATUS_PATH,
+            environ=context.environ,
+            deadline=Deadline(context.deadline.clamp(_ASK_SECONDS)),
+        )
+    except (errors.LocalCloudError, errors.TransportError, errors.StateFileError) as error:
+        remedy = error.hint or f"If it stays so: kill {running.pid}"
+        return [_check("daemon", check.FAILED, detail=error.message, remedy=remedy, data=data)]
+    findings = [
+        places.Finding(check.WARNING, note, remedy="Once no sandbox runs: vmnest local down")
+        for note in daemon.notes(context.environ)
+    ]
+    fine = f"running: process {running.pid}, {running.url}, {_count(told)}"
+    return [
+        places.combine("local.daemon", title=_TITLES["daemon"], fine=fine, findings=findings, data=data),
+        _look_at_isolation(told, context),
+    ]
+
+
+def _count(told: Mapping[str, object]) -> str:
+    states = told.get("microvms")
+    counts = states if isinstance(states, dict) else {}
+    return ", ".join(f"{count} {state}" for state, count in counts.items()) or "no sandbox"
+
+
+def _look_at_isolation(told: Mapping[str, object], context: Context) -> Check:
+    """What the daemon found when it started."""
+    isolation = str(told.get("isolation"))
+    data = {"isolation": isolation, "driver": told.get("driver")}
+    minimum = settings.text("local_isolation", environ=context.environ) or settings.ISOLATIONS[0]
+    if isolation not in settings.ISOLATIONS[settings.ISOLATIONS.index(minimum) :]:
+        detail = f"the local cloud isolates by {isolation}, and AGENT_SANDBOX_LOCAL_ISOLATION demands {minimum}"
+        remedy = "Unset AGENT_SANDBOX_LOCAL_ISOLATION if that is enough."
+        return _check("isolation", check.FAILED, detail=detail, remedy=remedy, data=data)
+    detail = f"by {isolation}, as the local cloud tried out when it started"
+    return _check("isolation", check.OK, detail=detail, data=data)
+
+
+def _try(path: str, context: Context) -> list[Check]:
+    try:
+        found = trial.run(path, environ=context.environ, deadline=context.deadline)
+    except (errors.LocalCloudError, errors.SettingError, errors.WaitTimeoutError) as error:
+        return [_check("isolation", check.FAILED, detail=error.message, remedy=error.hint, data=error.details)]
+    detail = f"by {found.get('isolation')}: a sandbox was made, used and removed in {found.get('seconds')} s"
+    return [
+        _check("isolation", check.OK, detail=detail, data=found),
+        _judge_writes(str(found.get("writable"))),
+        _judge_limits(found.get("limits")),
+    ]
+
+
+# how writes are kept -> verdict, what it means
+_WRITES = {
+    "disk": (check.OK, "what sandboxes write is kept on disk"),
+    "memory": (check.WARNING, "what sandboxes write is kept in memory, and images do not work"),
+    "bind": (check.WARNING, "there are none: /usr and the like are read-only in sandboxes, and images do not work"),
+}
+_WRITES_REMEDY = (
+    "Set AGENT_SANDBOX_LOCAL_DIR to a folder on ext4, xfs or btrfs, on a machine that has overlayfs for users."
+)
+
+
+def _judge_writes(writable: str) -> Check:
+    verdict, detail = _WRITES.get(writable, (check.UNKNOWN, writable))
+    remedy = None if verdict == check.OK else _WRITES_REMEDY
+    return _check("overlay", verdict, detail=detail, remedy=remedy, data={"writable": writable})
+
+
+_LIMITS_REMEDY = (
+    "For limits that the kernel holds, start the local cloud in a group of its own:\n"
+    "systemd-run --user --scope -p Delegate=yes vmnest local up"
+)
+
+
+def _judge_limits(limits: object) -> Check:
+    """Without control groups sandboxes work, and their memory is looked at now and then."""
+    held = [str(each) for each in limits] if isinstance(limits, list) else []
+    if "memory" in held:
+        data = {"enforced": "cgroup", "groups": held}
+        return _check("limits", check.OK, detail=f"control groups for {', '.join(held)}", data=data)
+    detail = "no control group for memory is to be had: it is measured now and then, and may exceed its limit a while"
+    data = {"enforced": "watch", "groups": held}
+    return _check("limits", check.WARNING, detail=detail, remedy=_LIMITS_REMEDY, data=data)
+
+
+PROBES = (system, variables, folder, cloud)
