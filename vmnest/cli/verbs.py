@@ -76,6 +76,7 @@ VERBS = (
     Verb("local down", "local", "Stop the local cloud"),
     Verb("local status", "local", "Show whether the local cloud runs, and what isolates its sandboxes"),
     Verb("local env", "local", "Print shell lines that lead boto3 or the AWS CLI to the local cloud"),
+    Verb("doctor", "doctor", "Look whether all is there that sandboxes need, and say what to do about what is not"),
     Verb("version", "version", "Show the version of vmnest"),
 )
 
@@ -99,6 +100,7 @@ OTHER_WORDS = {
     **dict.fromkeys(("upload", "download", "put", "get", "push", "pull", "copy", "scp"), "cp"),
     "logs": "attach NAME JOB",
     **dict.fromkeys(("top", "stats"), "exec NAME -- top"),
+    **dict.fromkeys(("check", "diagnose", "diagnostics"), "doctor"),
     **dict.fromkeys(("fs remove", "fs delete"), "fs rm"),
     **dict.fromkeys(("fs move", "fs rename"), "fs mv"),
     "fs list": "fs ls",
