@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PROBES"]
 
 _ASK_SECONDS = 5.0
+_VARIABLE = "AGENT_SANDBOX_LOCAL_DIR"
 _TITLES = {"daemon": "local cloud", "overlay": "overlays"}
 _ITS_SETTINGS = ("local_dir", *rendezvous.ITS_SETTINGS)
 
@@ -74,8 +76,12 @@ def folder(context: Context) -> list[Check]:
     if not _is_linux():
         return []
     path = rendezvous.folder(context.environ)
-    findings = [*places.look_at_folder(path, private=True), *_look_at_keys(path)]
     exists = os.path.isdir(path)
+    findings = [
+        *places.look_at_writing(path, variable=_VARIABLE),
+        *places.look_at_access(path, wanted=0o700),
+        *_look_at_keys(path),
+    ]
     fine = path if exists else f"not made yet; it will be {path}"
     data = {"path": path, "exists": exists}
     return [
@@ -94,25 +100,19 @@ def _look_at_keys(path: str) -> Iterator[Finding]:
         yield places.Finding(check.FAILED, error.message, remedy=error.hint)
     except OSError as error:
         yield places.Finding(check.FAILED, f"cannot read {target}: {error.strerror}")
-    yield from places.look_at_file(target)
+    yield from places.look_at_access(target, wanted=0o600)
 
 
 def _look_at_disk(path: str, context: Context) -> Check:
     free = places.free_bytes(path)
-    findings = list(places.look_at_room(path))
-    for finding in findings:
-        finding.remedy = f"{finding.remedy}, or set AGENT_SANDBOX_LOCAL_DIR to another place."
-    try:
+    findings = list(places.look_at_room(path, variable=_VARIABLE))
+    data: dict[str, object] = {"free_bytes": free}
+    fine = f"{free / 2**30:.1f} GiB free"
+    with contextlib.suppress(errors.SettingError):  # told by ``variables``
         most = settings.number("local_disk", environ=context.environ)
-    except errors.SettingError:  # told by ``variables``
-        most = 0
-    fine = f"{_gib(free)} free; one sandbox may write up to {_gib(most)}"
-    data = {"free_bytes": free, "sandbox_bytes": most}
+        data["sandbox_bytes"] = most
+        fine += f"; a sandbox may write {most / 2**30:.1f} GiB"
     return places.combine("local.disk", title="disk space", fine=fine, findings=findings, data=data)
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.1f} GiB"
 
 
 def cloud(context: Context) -> list[Check]:
@@ -125,7 +125,11 @@ def cloud(context: Context) -> list[Check]:
     except errors.SettingError:
         return [_check("isolation", check.SKIPPED, detail="a setting is bad: see settings")]
     path = rendezvous.folder(context.environ)
-    running = daemon.find(context.environ)
+    try:
+        running = daemon.find(context.environ)
+    except OSError as error:
+        detail = f"the folder cannot be used: {error.strerror}"
+        return [_check("daemon", check.FAILED, detail=detail, remedy=f"Set {_VARIABLE} to another place.")]
     if running is None:
         return [_look_at_absence(path), *_try(path, context)]
     return _ask(running, context)
@@ -202,7 +206,7 @@ def _try(path: str, context: Context) -> list[Check]:
 
 # how writes are kept -> verdict, what it means
 _WRITES = {
-    "disk": (check.OK, "what sandboxes write is kept on disk"),
+    "disk": (check.OK, "what sandboxes write is kept in the folder"),
     "memory": (check.WARNING, "what sandboxes write is kept in memory, and images do not work"),
     "bind": (check.WARNING, "there are none: /usr and the like are read-only in sandboxes, and images do not work"),
 }

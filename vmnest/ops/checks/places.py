@@ -13,9 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["Finding", "combine", "look_at_file", "look_at_folder", "look_at_room", "nearest"]
+__all__ = ["Finding", "combine", "free_bytes", "look_at_access", "look_at_room", "look_at_writing", "nearest"]
 
-_SCANT_BYTES = 64 * 2**20
+SCANT_BYTES = 64 * 2**20
 
 
 class Finding:
@@ -39,7 +39,7 @@ def combine(
         name,
         title=title,
         verdict=found[0].verdict if found else check.OK,
-        detail="; ".join(finding.text for finding in found) or fine,
+        detail="; ".join(dict.fromkeys(finding.text for finding in found)) or fine,
         remedy="\n".join(remedies) or None,
         data=data,
     )
@@ -52,62 +52,45 @@ def nearest(path: str) -> str:
     return path
 
 
-def look_at_file(path: str) -> Iterator[Finding]:
-    """A file that nobody else shall read or write; it need not exist."""
+def look_at_access(path: str, *, wanted: int) -> Iterator[Finding]:
+    """Whether a file or folder is ours, and no more open than ``wanted``; what is not there is fine."""
     try:
         status = os.stat(path)
-    except OSError:  # it is not there, or the way to it is closed, which reading it tells
+    except OSError:  # it is not there, or the way to it is closed, which its use tells
         return
-    yield from _look_at_owner(path, status)
-    if stat.S_IMODE(status.st_mode) & 0o077:
-        yield _open_to_others(path, status, wanted="600")
-
-
-def look_at_folder(path: str, *, private: bool) -> Iterator[Finding]:
-    """A folder that we make files in; it need not exist.
-
-    Args:
-        path: The folder.
-        private: It is for us alone. One that the user has chosen may be read by others, but not be written by them.
-    """
-    place = nearest(path)
-    if not os.path.isdir(place):
-        yield Finding(check.FAILED, f"{place} is not a directory")
-        return
-    if not os.access(place, os.W_OK | os.X_OK):
-        yield Finding(check.FAILED, f"{place} cannot be written to", remedy=f"chmod u+rwx {shlex.quote(place)}")
-    if place != path:
-        return  # what is above it is not ours to judge
-    status = os.stat(place)
-    if private:
-        yield from _look_at_owner(place, status)
-    mode = stat.S_IMODE(status.st_mode)
-    if mode & (0o077 if private else 0o022) and not mode & stat.S_ISVTX:
-        yield _open_to_others(place, status, wanted="700" if private else "go-w")
-
-
-def _look_at_owner(path: str, status: os.stat_result) -> Iterator[Finding]:
     if status.st_uid != os.geteuid():
         yield Finding(
             check.WARNING,
             f"{path} belongs to uid {status.st_uid}, not to us ({os.geteuid()})",
-            remedy=f"Run vmnest as one user, not now and then with sudo: sudo chown -R USER {shlex.quote(path)}",
+            remedy=f"Use vmnest as one user, without sudo, and give that user the file: chown USER {shlex.quote(path)}",
         )
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & ~wanted & 0o077:
+        text = f"others can get at {path} (mode {mode:04o})"
+        yield Finding(check.WARNING, text, remedy=f"chmod {mode & wanted | 0o600:o} {shlex.quote(path)}")
 
 
-def _open_to_others(path: str, status: os.stat_result, *, wanted: str) -> Finding:
-    text = f"others can get at {path} (mode {stat.S_IMODE(status.st_mode):04o})"
-    return Finding(check.WARNING, text, remedy=f"chmod {wanted} {shlex.quote(path)}")
+def look_at_writing(folder: str, *, variable: str) -> Iterator[Finding]:
+    """Whether files can be made in a folder, or in what exists above it; ``variable`` is what names another place."""
+    place = nearest(folder)
+    elsewhere = f"Set {variable} to another place."
+    if not os.path.isdir(place):
+        yield Finding(check.FAILED, f"{place} is not a directory", remedy=elsewhere)
+    elif not os.access(place, os.W_OK | os.X_OK):
+        is_ours = os.stat(place).st_uid == os.geteuid()
+        remedy = f"chmod u+rwx {shlex.quote(place)}" if is_ours else elsewhere
+        yield Finding(check.FAILED, f"{place} cannot be written to", remedy=remedy)
 
 
-def look_at_room(path: str) -> Iterator[Finding]:
-    """The file system that the path is on, or would be."""
-    place = nearest(path)
+def look_at_room(folder: str, *, variable: str) -> Iterator[Finding]:
+    """The room on the disk that a folder is on, or would be."""
+    place = nearest(folder)
+    remedy = f"Make room (df -h {shlex.quote(place)}), or set {variable} to another place."
     if daemon.is_full(place):
-        yield Finding(check.FAILED, f"the disk of {place} is full", remedy=f"Make room: df -h {shlex.quote(place)}")
-    elif free_bytes(place) < _SCANT_BYTES:
-        text = f"there is little room left on the disk of {place}: {free_bytes(place) // 2**20} MiB"
-        yield Finding(check.WARNING, text, remedy=f"Make room: df -h {shlex.quote(place)}")
+        yield Finding(check.FAILED, f"the disk of {place} is full", remedy=remedy)
+    elif free_bytes(place) < SCANT_BYTES:
+        left = f"{free_bytes(place) // 2**20} MiB"
+        yield Finding(check.WARNING, f"there is little room on the disk of {place}: {left}", remedy=remedy)
 
 
 def free_bytes(path: str) -> int:

@@ -20,85 +20,84 @@ if TYPE_CHECKING:
 __all__ = ["PROBES"]
 
 _LOCK_SECONDS = 1.0
+_OUR_FOLDER = ".agent_sandbox"  # others may have reasons for the modes of theirs
 
 
-def names(context: Context) -> list[Check]:
-    """The file of names."""
+class _File:
+    """A state file: where it is, which variable names another, and what counts its entries."""
+
+    def __init__(self, path: str, *, variable: str, count: Callable[[], str]) -> None:
+        self.path = path
+        self.real_path = os.path.realpath(path)  # a link is followed before the file is replaced
+        self.folder = os.path.dirname(self.real_path)
+        self.variable = variable
+        self.count = count
+
+
+def _names_file(context: Context) -> tuple[_File, str | None]:
     place = registry.locate(context.environ)
     held = registry.Registry(place.path, private_folder=place.private_folder)
-
-    def count() -> str:
-        return _several(len(held.all()), "name", "names")
-
-    found = _File("state.names", title="names of sandboxes", path=held.path, count=count).look()
-    if place.note and found.verdict == check.OK:
-        return [_with_note(found, place.note)]
-    return [found]
-
-
-def _with_note(found: Check, note: str) -> Check:
-    return check.Check(
-        found.id,
-        title=found.title,
-        verdict=check.WARNING,
-        detail=f"{found.detail}; {note}",
-        remedy="Set AGENT_SANDBOX_STATE to a file that stays, or HOME to a folder that can be written to.",
-        data=found.data,
+    file = _File(
+        held.path, variable="AGENT_SANDBOX_STATE", count=lambda: _several(len(held.all()), "sandbox", "sandboxes")
     )
+    return file, place.note
 
 
-def infrastructure(context: Context) -> list[Check]:
-    """The file of stacks."""
+def _infrastructure_file(context: Context) -> _File:
     from ...infra import state
 
     path, private_folder = state.locate(context.environ)
     held = state.Store(path, private_folder=private_folder)
-
-    def count() -> str:
-        return _several(len(held.all()), "stack", "stacks")
-
-    return [_File("state.infrastructure", title="infrastructure", path=held.path, count=count).look()]
+    return _File(
+        held.path, variable="AGENT_SANDBOX_INFRA_STATE", count=lambda: _several(len(held.all()), "stack", "stacks")
+    )
 
 
 def _several(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
-class _File:
-    """A state file that is looked at."""
+def names(context: Context) -> list[Check]:
+    """The file of names."""
+    file, note = _names_file(context)
+    more = []
+    if note:
+        remedy = "Set HOME to a folder that can be written to, or AGENT_SANDBOX_STATE to a file that stays."
+        more.append(places.Finding(check.WARNING, note, remedy=remedy))
+    return [_look("state.names", "names of sandboxes", file, more)]
 
-    def __init__(self, name: str, *, title: str, path: str, count: Callable[[], str]) -> None:
-        self._name = name
-        self._title = title
-        self._path = path
-        self._count = count
 
-    def look(self) -> Check:
-        """All that can be wrong with it."""
-        exists = os.path.lexists(self._path)
-        try:
-            content = self._count()
-        except (errors.StateFileError, errors.LocalCloudError) as error:
-            findings = [places.Finding(check.FAILED, error.message, remedy=error.hint)]
-            content = ""
-        else:
-            findings = []
-        findings += self._look_around()
-        return places.combine(
-            self._name,
-            title=self._title,
-            fine=f"{content} in {self._path}" if exists else f"none yet; they will be kept in {self._path}",
-            findings=findings,
-            data={"path": self._path, "exists": exists},
-        )
+def infrastructure(context: Context) -> list[Check]:
+    """The file of stacks."""
+    return [_look("state.infrastructure", "infrastructure", _infrastructure_file(context), [])]
 
-    def _look_around(self) -> Iterator[Finding]:
-        path = os.path.realpath(self._path)  # a link is followed before the file is replaced
-        folder = os.path.dirname(path)
-        yield from places.look_at_folder(folder, private=os.path.basename(folder) == ".agent_sandbox")
-        yield from places.look_at_file(path)
-        yield from places.look_at_room(folder)
-        yield from _look_at_lock(f"{path}.lock")
+
+def _look(name: str, title: str, file: _File, more: list[Finding]) -> Check:
+    exists = os.path.lexists(file.path)
+    fine, findings = f"none recorded yet; the file will be {file.path}", list(more)
+    try:
+        content = file.count()
+    except (errors.StateFileError, errors.LocalCloudError) as error:
+        findings.append(places.Finding(check.FAILED, error.message, remedy=error.hint))
+    else:
+        fine = f"{content} in {file.path}" if exists else fine
+    findings += places.look_at_writing(file.folder, variable=file.variable)
+    findings += places.look_at_room(file.folder, variable=file.variable)
+    findings += _look_at_lock(f"{file.real_path}.lock")
+    return places.combine(name, title=title, fine=fine, findings=findings, data={"path": file.path, "exists": exists})
+
+
+def permissions(context: Context) -> list[Check]:
+    """Who gets at these files, and at the folders that they are in."""
+    files = [_names_file(context)[0], _infrastructure_file(context)]
+    findings: list[Finding] = []
+    for folder in dict.fromkeys(file.folder for file in files):
+        if os.path.basename(folder) == _OUR_FOLDER:
+            findings += places.look_at_access(folder, wanted=0o700)
+    for file in files:
+        findings += places.look_at_access(file.real_path, wanted=0o600)
+    fine = "for nobody else"
+    return [places.combine("state.permissions", title="permissions", fine=fine, findings=findings)]
 
 
 def _look_at_lock(path: str) -> Iterator[Finding]:
@@ -109,11 +108,9 @@ def _look_at_lock(path: str) -> Iterator[Finding]:
         return
     try:
         if not _can_lock(fd):
-            yield places.Finding(
-                check.WARNING,
-                f"another process keeps {path} locked",
-                remedy="Look for a vmnest process that is stopped, and end it.",
-            )
+            text = f"another process keeps {path} locked"
+            remedy = "Look for a vmnest process that is stopped, and end it."
+            yield places.Finding(check.WARNING, text, remedy=remedy)
     finally:
         os.close(fd)
 
@@ -135,4 +132,4 @@ def _can_lock(fd: int) -> bool:
     raise AssertionError("backoff ended")
 
 
-PROBES = (names, infrastructure)
+PROBES = (names, infrastructure, permissions)

@@ -28,14 +28,7 @@ def run(folder: str, *, environ: Mapping[str, str], deadline: Deadline) -> dict[
     """
     import subprocess
 
-    process = subprocess.Popen(
-        daemon.build_command(["--folder", folder, "--trial"], detached=False),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=daemon.build_environment(environ),
-    )
-    with process:
+    with _spawn(folder, environ) as process:
         try:
             told, noise = process.communicate(timeout=deadline.remaining())
         except subprocess.TimeoutExpired:
@@ -43,6 +36,21 @@ def run(folder: str, *, environ: Mapping[str, str], deadline: Deadline) -> dict[
         finally:
             _end(process)
     return _understand(told, noise)
+
+
+def _spawn(folder: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    import subprocess
+
+    try:
+        return subprocess.Popen(
+            daemon.build_command(["--folder", folder, "--trial"], detached=False),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=daemon.build_environment(environ),
+        )
+    except OSError as error:
+        raise errors.LocalDaemonError(f"cannot start the local cloud's program: {error}") from error
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
