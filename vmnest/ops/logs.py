@@ -1,0 +1,235 @@
+"""What sandboxes have logged: their programs' output, as CloudWatch Logs has it, or the local cloud in its place.
+
+No agent is asked and no sandbox is woken. A sandbox that has ended, or that was removed, has its log still: the name
+may be a MicroVM's id.
+"""
+
+from __future__ import annotations
+
+from .. import errors
+from ..deadline import SYSTEM_CLOCK, Deadline, backoff
+from . import log_sources, moments
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..control.log_marks import LogEvent, Mark
+
+__all__ = ["await_logs", "follow_logs", "sandbox_logs"]
+
+ASK_SECONDS = log_sources.ASK_SECONDS
+WAIT_SECONDS = 20.0
+# What one answer may hold; more of it is had by its cursor.
+MOST_EVENTS = 50_000
+MOST_BYTES = 32 << 20
+
+
+def sandbox_logs(
+    *,
+    name: str,
+    log_group: str | None = None,
+    since: float | None = None,
+    tail: int | None = None,
+    grep: str | None = None,
+    build: bool = False,
+    cursor: str | None = None,
+    local: bool | None = None,
+    region: str | None = None,
+    timeout: float = ASK_SECONDS,
+) -> dict[str, object]:
+    """Read what a sandbox has logged, in the order of time. ``more`` says that there is more, which ``cursor`` brings.
+
+    Args:
+        name: The sandbox, or the id of its MicroVM: also of one that has ended, or was removed.
+        log_group: The CloudWatch log group; by default the one that the sandbox was made with, or the image's.
+        since: Only what was logged in the last so many seconds.
+        tail: Only so many events, the last ones.
+        grep: Only events in whose message this regular expression is found.
+        build: What was logged while the sandbox's image was built, instead.
+        cursor: Go on behind the answer that had this cursor.
+        local: True: only look for it on this machine.
+        region: AWS region, instead of the recorded one.
+        timeout: Seconds that this may take.
+    """
+    deadline = Deadline(timeout)
+    source = log_sources.Source(name, local=local, region=region, deadline=deadline)
+    want = log_sources.Want(log_group=log_group, since=since, tail=tail, grep=grep, cursor=cursor)
+    if build:
+        return _build_log(source, want, timeout=timeout)
+    log, mark = source.open(want), want.mark()
+    selection = log.find(deadline=deadline)
+    if log_group is not None and not selection.is_there:
+        raise errors.ResourceNotFoundError(
+            f"there is no log group {log_group}", operation="DescribeLogStreams", status=400, hint="Check its name."
+        )
+    if source.is_unknown and not selection.streams:
+        raise errors.MicroVMNotFoundError(
+            f"the service does not know MicroVM {source.microvm_id}, and no log group of an image has a stream of it",
+            hint="Check the id and the region; a log that is elsewhere is found with --log-group.",
+        )
+    events, has_more = _collect(log.read(mark, tail=tail, matches=want.matches, deadline=deadline), mark)
+    if not has_more:
+        mark.rise()
+    return {**source.describe(log), "events": events, "cursor": mark.to_cursor(), "more": has_more}
+
+
+def await_logs(
+    *,
+    name: str,
+    cursor: str | None = None,
+    wait: float = WAIT_SECONDS,
+    log_group: str | None = None,
+    since: float | None = None,
+    tail: int | None = None,
+    grep: str | None = None,
+    local: bool | None = None,
+    region: str | None = None,
+) -> dict[str, object]:
+    """Read what a sandbox has logged since the answer that had the cursor; wait for it if there is nothing yet.
+
+    ``complete`` says that the sandbox has ended and that nothing more is to come.
+
+    Args:
+        name: The sandbox, or the id of its MicroVM.
+        cursor: That of the answer before; none for the first one.
+        wait: Seconds to wait for something new.
+        log_group: The CloudWatch log group; by default the one that the sandbox was made with, or the image's.
+        since: Only what was logged in the last so many seconds.
+        tail: Only so many events, the last ones.
+        grep: Only events in whose message this regular expression is found.
+        local: True: only look for it on this machine.
+        region: AWS region, instead of the recorded one.
+    """
+    patience = Deadline(wait)
+    source = log_sources.Source(name, local=local, region=region, deadline=Deadline(ASK_SECONDS))
+    want = log_sources.Want(log_group=log_group, since=since, tail=tail, grep=grep, cursor=cursor)
+    log, mark = source.open(want), want.mark()
+    settling = Deadline(source.settle_seconds)
+    for pause in backoff(first=source.pace.first_seconds, last=source.pace.last_seconds):
+        has_ended, deadline = source.has_ended(), Deadline(ASK_SECONDS)
+        if not log.selection.streams:
+            log.find(is_thorough=has_ended, deadline=deadline)
+        events, has_more = _collect(log.read(mark, tail=tail, matches=want.matches, deadline=deadline), mark)
+        if not has_more:
+            mark.rise()
+        is_complete = has_ended and settling.expired and not events and not has_more
+        if events or has_more or is_complete or patience.expired:
+            break
+        if not has_ended:
+            settling = Deadline(source.settle_seconds)
+        SYSTEM_CLOCK.sleep(patience.clamp(pause))
+    told = {"events": events, "cursor": mark.to_cursor(), "more": has_more, "complete": is_complete}
+    return {**source.describe(log), **told}
+
+
+def follow_logs(
+    *,
+    name: str,
+    log_group: str | None = None,
+    since: float | None = None,
+    tail: int | None = None,
+    grep: str | None = None,
+    cursor: str | None = None,
+    local: bool | None = None,
+    region: str | None = None,
+    on_remark: Callable[[str], object] = lambda text: None,
+) -> Iterator[dict[str, object]]:
+    """What a sandbox has logged, and then what it logs, event by event, until it has ended.
+
+    Args:
+        name: The sandbox, or the id of its MicroVM.
+        log_group: The CloudWatch log group; by default the one that the sandbox was made with, or the image's.
+        since: Begin with what was logged in the last so many seconds.
+        tail: Begin with so many events, the last ones that are there.
+        grep: Only events in whose message this regular expression is found.
+        cursor: Begin behind the answer that had this cursor.
+        local: True: only look for it on this machine.
+        region: AWS region, instead of the recorded one.
+        on_remark: Told what a user should know meanwhile.
+    """
+    deadline = Deadline(ASK_SECONDS)
+    source = log_sources.Source(name, local=local, region=region, deadline=deadline)
+    want = log_sources.Want(log_group=log_group, since=since, tail=tail, grep=grep, cursor=cursor)
+    log, mark = source.open(want), want.mark()
+    if not log.find(deadline=deadline).streams:
+        on_remark(f"nothing is logged of {name} yet: {source.note(log)}")
+    if tail is not None:
+        for event in log.read(mark, tail=tail, matches=want.matches, deadline=deadline):
+            yield _to_json(event)
+    following = log.follow(
+        mark,
+        has_ended=source.has_ended,
+        pace=source.pace._replace(settle_seconds=source.settle_seconds),
+        matches=want.matches,
+        on_trouble=lambda error: on_remark(f"the log cannot be read at the moment: {error.message}"),
+    )
+    for event in following:
+        yield _to_json(event)
+    on_remark(source.obituary())
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def _collect(events: Iterator[LogEvent], mark: Mark) -> tuple[list[dict[str, object]], bool]:
+    """As many events as an answer may hold, and whether there are more. Those of one moment are not torn apart."""
+    collected: list[dict[str, object]] = []
+    size, last_ms = 0, -1
+    for event in events:
+        if (len(collected) >= MOST_EVENTS or size >= MOST_BYTES) and event.time_ms != last_ms:
+            mark.give_back(event)
+            return collected, True
+        size, last_ms = size + len(event.message), event.time_ms
+        collected.append(_to_json(event))
+    return collected, False
+
+
+def _to_json(event: LogEvent) -> dict[str, object]:
+    time = moments.from_epoch(event.time_ms / 1000, fractions=True)
+    return {"time": time, "stream": event.stream, "message": event.message}
+
+
+def _build_log(source: log_sources.Source, want: log_sources.Want, *, timeout: float) -> dict[str, object]:
+    """The same, of the build of the image's version that the sandbox was started from."""
+    from . import builds
+
+    if want.cursor is not None or want.log_group is not None:
+        raise errors.UsageError("the log of a build has neither a cursor nor another group", hint="Leave them out.")
+    if source.image_arn is None:
+        raise errors.MicroVMNotFoundError(
+            f"the service does not know MicroVM {source.microvm_id}: its image cannot be told",
+            hint="The log of an image's build: vmnest image logs IMAGE",
+        )
+    version = None if source.microvm is None else source.microvm.image_version
+    told = builds.read_build_log(
+        image=source.image_arn,
+        image_version=version,
+        local=source.place.is_local,
+        region=source.place.region,
+        timeout=timeout,
+    )
+    events = _build_events(told["lines"], want)
+    return {
+        "name": source.name,
+        "microvm_id": source.microvm_id,
+        "image_arn": told["image_arn"],
+        "image_version": told["image_version"],
+        "state": told["state"],
+        "log_group": told["log_group"],
+        "streams": sorted({str(each["stream"]) for each in events}),
+        "note": None if events else f"nothing is logged of version {told['image_version']} in {told['log_group']}",
+        "events": events,
+        "cursor": None,
+        "more": False,
+    }
+
+
+def _build_events(lines: object, want: log_sources.Want) -> list[dict[str, object]]:
+    assert isinstance(lines, list)
+    events = [
+        {"time": moments.from_epoch(line["time"], fractions=True), "stream": line["stream"], "message": line["message"]}
+        for line in lines
+        if line["time"] * 1000 >= want.since_ms and (want.matches is None or want.matches(line["message"]))
+    ]
+    return events if want.tail is None else events[len(events) - min(want.tail, len(events)) :]
