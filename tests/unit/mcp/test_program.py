@@ -1,0 +1,133 @@
+"""The server as a process: how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.paths import ROOT
+
+WAIT_SECONDS = 30.0
+PROGRAM = """
+import sys
+from vmnest.mcp import stdio
+wire = stdio.Wire(stdio.take_standard_output())
+from vmnest.mcp import program
+from vmnest.mcp.server import Server
+from tests.support.mcp import IDENTITY, Gate, Offer
+
+gate = Gate()
+def wait(arguments, call):
+    call.on_cancel(lambda: print("ended", file=sys.stderr, flush=True))
+    print("began", file=sys.stderr, flush=True)
+    return gate(arguments, call)
+
+program.serve(Server(Offer(wait=wait), identity=IDENTITY, instructions="", write=wire.write))
+"""
+HELLO = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}\n'
+WAIT = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}\n'
+
+
+@contextlib.contextmanager
+def server() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            process.stdin.write(HELLO)
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["id"] == 0
+            yield process
+        finally:
+            process.kill()
+
+
+def begin_call(process: subprocess.Popen[bytes]) -> None:
+    process.stdin.write(WAIT)
+    process.stdin.flush()
+    assert process.stderr.readline() == b"began\n"
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_it_ends_with_standard_input(is_busy):
+    with server() as process:
+        if is_busy:
+            begin_call(process)
+        process.stdin.close()
+        assert process.wait(WAIT_SECONDS) == 0
+        assert process.stderr.read() == (b"ended\n" if is_busy else b"")
+        assert process.stdout.read() == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_it_ends_at_a_signal_without_a_word(number, is_busy):
+    with server() as process:
+        if is_busy:
+            begin_call(process)
+        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)  # some hosts send a second one
+        assert process.wait(WAIT_SECONDS) == 0
+        assert process.stderr.read() == (b"ended\n" if is_busy else b"")
+
+
+def test_it_ends_when_whoever_started_it_is_gone_though_its_input_stays_open():
+    read, write = os.pipe()
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import subprocess, sys, time; child = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stderr=2)\n"
+            "print(child.pid, file=sys.stderr, flush=True); time.sleep(600)",
+            PROGRAM,
+        ],
+        cwd=ROOT,
+        stdin=read,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with parent:
+        pid = int(parent.stderr.readline())
+        os.write(write, HELLO)
+        assert json.loads(parent.stdout.readline())["id"] == 0
+        parent.kill()
+        parent.wait()
+        end = time.monotonic() + WAIT_SECONDS
+        while is_running(pid):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    os.close(read)
+    os.close(write)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+def test_what_is_sent_before_the_end_of_a_file_is_answered():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        input=HELLO + b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n{"no end',
+        capture_output=True,
+        timeout=WAIT_SECONDS,
+        check=True,
+    )
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [0, 1]
+    assert done.stderr == b""
