@@ -38,18 +38,22 @@ def serve(server: Server, *, source: int = 0) -> None:
     _handle_signals(_stop)
     with contextlib.suppress(_Stopped):
         _read(server, source)
-        _handle_signals(signal.SIG_IGN)  # it ends already
+        _handle_signals(_ignore)  # it ends already
     _close(server)
 
 
-def _handle_signals(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, handler)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    _handle_signals(signal.SIG_IGN)  # some hosts send both, one after the other
+    _handle_signals(_ignore)  # some hosts send both, one after the other
     raise _Stopped
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Not SIG_IGN: Python tells on standard error of a signal that came just before it was set."""
 
 
 def _read(server: Server, source: int) -> None:
