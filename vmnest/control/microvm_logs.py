@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from .. import errors
@@ -21,6 +21,7 @@ from .log_marks import LogEvent, Mark
 from .log_streams import Selection, Subject
 
 LARGEST_PAGE = 10_000
+MOST_TAIL_BYTES = 64 << 20
 CALL_SECONDS = 60.0
 # How long one who follows bears with a service that throttles, or that cannot be reached.
 PATIENCE_SECONDS = 300.0
@@ -96,7 +97,7 @@ class MicrovmLog:
             start = self._tail_start(max(tail, 1), since_ms=start, matches=matches, deadline=deadline)
             mark.floor_ms = start
         events = self._new_events(mark, start_ms=start, matches=matches, deadline=deadline)
-        yield from events if tail is None else deque(events, maxlen=tail)
+        yield from events if tail is None else _last(events, tail)
 
     def follow(
         self,
@@ -211,6 +212,18 @@ class MicrovmLog:
                     "GetLogEvents: the pages go round in a circle", operation="GetLogEvents", status=200
                 )
             seen.add(token)
+
+
+def _last(events: Iterable[LogEvent], count: int) -> Iterable[LogEvent]:
+    """The last so many events, or fewer if those are too large to be held."""
+    last: deque[LogEvent] = deque()
+    size = 0
+    for event in events:
+        last.append(event)
+        size += len(event.message)
+        while len(last) > count or (size > MOST_TAIL_BYTES and len(last) > 1):
+            size -= len(last.popleft().message)
+    return last
 
 
 class _Trouble:

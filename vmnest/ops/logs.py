@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ..control.log_marks import LogEvent, Mark
+    from ..control.microvm_logs import MicrovmLog
 
 __all__ = ["await_logs", "follow_logs", "sandbox_logs"]
 
@@ -68,9 +69,7 @@ def sandbox_logs(
             f"the service does not know MicroVM {source.microvm_id}, and no log group of an image has a stream of it",
             hint="Check the id and the region; a log that is elsewhere is found with --log-group.",
         )
-    events, has_more = _collect(log.read(mark, tail=tail, matches=want.matches, deadline=deadline), mark)
-    if not has_more:
-        mark.rise()
+    events, has_more = _collect(log, mark, want, deadline=deadline)
     return {**source.describe(log), "events": events, "cursor": mark.to_cursor(), "more": has_more}
 
 
@@ -110,9 +109,7 @@ def await_logs(
         has_ended, deadline = source.has_ended(), Deadline(ASK_SECONDS)
         if not log.selection.streams:
             log.find(is_thorough=has_ended, deadline=deadline)
-        events, has_more = _collect(log.read(mark, tail=tail, matches=want.matches, deadline=deadline), mark)
-        if not has_more:
-            mark.rise()
+        events, has_more = _collect(log, mark, want, deadline=deadline)
         is_complete = has_ended and settling.expired and not events and not has_more
         if events or has_more or is_complete or patience.expired:
             break
@@ -172,16 +169,20 @@ def follow_logs(
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def _collect(events: Iterator[LogEvent], mark: Mark) -> tuple[list[dict[str, object]], bool]:
+def _collect(
+    log: MicrovmLog, mark: Mark, want: log_sources.Want, *, deadline: Deadline
+) -> tuple[list[dict[str, object]], bool]:
     """As many events as an answer may hold, and whether there are more. Those of one moment are not torn apart."""
     collected: list[dict[str, object]] = []
     size, last_ms = 0, -1
-    for event in events:
-        if (len(collected) >= MOST_EVENTS or size >= MOST_BYTES) and event.time_ms != last_ms:
+    for event in log.read(mark, tail=want.tail, matches=want.matches, deadline=deadline):
+        is_full = want.tail is None and (len(collected) >= MOST_EVENTS or size >= MOST_BYTES)
+        if is_full and event.time_ms != last_ms:
             mark.give_back(event)
             return collected, True
         size, last_ms = size + len(event.message), event.time_ms
         collected.append(_to_json(event))
+    mark.rise()
     return collected, False
 
 
@@ -227,9 +228,11 @@ def _build_log(source: log_sources.Source, want: log_sources.Want, *, timeout: f
 
 def _build_events(lines: object, want: log_sources.Want) -> list[dict[str, object]]:
     assert isinstance(lines, list)
-    events = [
-        {"time": moments.from_epoch(line["time"], fractions=True), "stream": line["stream"], "message": line["message"]}
+    earliest = moments.from_epoch(want.since_ms / 1000, fractions=True) or ""
+    # Moments of one form and one zone stand in the order of their texts.
+    events: list[dict[str, object]] = [
+        line
         for line in lines
-        if line["time"] * 1000 >= want.since_ms and (want.matches is None or want.matches(line["message"]))
+        if (line["time"] or "") >= earliest and (want.matches is None or want.matches(line["message"]))
     ]
     return events if want.tail is None else events[len(events) - min(want.tail, len(events)) :]
