@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.support.sandbox_yaml",
     "tests.support.live",
     "tests.support.peers",
+    "tests.support.costs",  # after the peers
     "tests.support.cutting",
     "tests.support.minimal",
     "tests.support.control",  # after those that it imports, or pytest cannot rewrite their assertions

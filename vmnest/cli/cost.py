@@ -1,0 +1,168 @@
+"""``cost``."""
+
+from __future__ import annotations
+
+from ..ops import cost
+from . import output, render, tables, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from . import verbs
+
+__all__ = ["build_parser", "render_amount", "run"]
+
+
+class _Options(words.Options):
+    all: bool = False
+
+
+_NOTES = (
+    "An estimate, with published prices and what it takes for granted: see the lines below the table. Amounts are in\n"
+    "US dollars. Without a NAME: of all sandboxes that have one. Sandboxes on this machine cost nothing."
+)
+
+
+def build_parser(verb: verbs.Verb) -> words.Parser:
+    """The verb's options."""
+    parser = words.Parser(
+        verb.title,
+        summary=verb.summary,
+        names="[NAME]",
+        notes=_NOTES,
+        with_more="Without a NAME all are listed. ",
+        options=_Options,
+    )
+    parser.switch("--all", help="also MicroVMs that have no name here, and all images of the account")
+    return parser
+
+
+def run(verb: verbs.Verb, options: words.Options) -> int:
+    """Do it."""
+    assert isinstance(options, _Options)
+    name = options.names[0] if options.names else None
+    if name is not None and options.all:
+        raise build_parser(verb).wrong("a NAME and --all contradict each other", advice="Leave one of them out. ")
+    output.remark_unusual_place(options=options)
+    with output.progress("asking for states and sizes", options=options):
+        data = cost.estimate_cost(name=name, unnamed=options.all, local=options.local or None, region=options.region)
+    output.result(data, options=options, text="\n".join(_parts(data)))
+    if not data["sandboxes"]:
+        output.remark(f"there are no sandboxes{' on this machine' if options.local else ''}", options=options)
+    for message in dict.fromkeys(_remarks(data)):
+        output.remark(message, options=options)
+    return 0
+
+
+_SANDBOXES = (
+    tables.Column("NAME", shrinks=True),
+    tables.Column("STATE", rank=2, colours=tables.STATE_COLOURS),
+    tables.Column("MEMORY", rank=3, right=True),
+    tables.Column("PER HOUR", right=True),
+    tables.Column("SO FAR", right=True),
+    tables.Column("TO EXPIRY", rank=1, right=True),
+)
+_IMAGES = (
+    tables.Column("IMAGE", shrinks=True),
+    tables.Column("VERSION"),
+    tables.Column("MEMORY", rank=2, right=True),
+    tables.Column("STORED", rank=1, right=True),
+    tables.Column("PER MONTH", right=True),
+)
+
+
+def _parts(data: Mapping[str, object]) -> Iterator[str]:
+    """The tables, and below them what they are made on."""
+    total = data["total"]
+    assert isinstance(total, dict)
+    sandboxes, images = _items(data, "sandboxes"), _items(data, "images")
+    if sandboxes:
+        rows = [_row(each) for each in sandboxes]
+        if len(rows) > 1:
+            rows.append(("TOTAL", "", "", *(render_amount(total[name]) for name in _AMOUNTS)))
+        yield output.table(_SANDBOXES, rows)
+    if images:
+        rows = [_image_row(each) for each in images]
+        if len(rows) > 1:
+            rows.append(("TOTAL", "", "", "", render_amount(total["images_per_month"])))
+        yield output.table(_IMAGES, rows)
+    assumptions = data["assumptions"]
+    assert isinstance(assumptions, list)
+    lines = [render.to_printable(line) for line in assumptions]
+    if len(lines) == 1:
+        yield f"{lines[0]}\n"
+    elif lines:
+        yield "An estimate:\n" + "".join(f"- {line}\n" for line in lines)
+
+
+_AMOUNTS = ("per_hour", "so_far", "until_expiry")
+
+
+def _row(sandbox: Mapping[str, object]) -> tuple[object, ...]:
+    name = sandbox["name"] or f"({sandbox['microvm_id']})"
+    return (name, sandbox["state"], _memory(sandbox), *(render_amount(sandbox[amount]) for amount in _AMOUNTS))
+
+
+def _image_row(image: Mapping[str, object]) -> tuple[object, ...]:
+    name = str(image["image_arn"]).rpartition(":")[2]
+    stored = image["stored_bytes"]
+    return (name, image["image_version"], _memory(image), _sizes(stored), render_amount(image["per_month"]))
+
+
+def _memory(each: Mapping[str, object]) -> str | None:
+    return None if each["memory"] is None else f"{each['memory']} MiB"
+
+
+def _sizes(stored: object) -> str | None:
+    if not isinstance(stored, dict):
+        return None
+    from .meter import render_size
+
+    low, high = render_size(stored["low"]), render_size(stored["high"])
+    return low if low == high else f"{low} to {high}"
+
+
+def render_amount(amount: object) -> str | None:
+    """A range of dollars: ``$0.1261``, ``$0.03 to $1.01``, ``up to $1.01``; None if there is none."""
+    if not isinstance(amount, dict):
+        return None
+    low, high = _dollars(amount["low"]), _dollars(amount["high"])
+    if low == high:
+        return low
+    return f"{low} to {high}" if amount["low"] else f"up to {high}"
+
+
+def _dollars(amount: float) -> str:
+    if not amount:
+        return "$0"
+    if amount < 0.0001:
+        return "<$0.0001"
+    return f"${amount:.4f}" if amount < 1 else f"${amount:,.2f}"
+
+
+def _remarks(data: Mapping[str, object]) -> Iterator[str]:
+    """Why something is not known."""
+    total = data["total"]
+    assert isinstance(total, dict)
+    left_out = max(total["left_out"].values())
+    if left_out and len(_items(data, "sandboxes")) > 1:
+        yield f"the total leaves out what is not known of {left_out} of them"
+    for sandbox in _items(data, "sandboxes"):
+        reasons = sandbox["reasons"]
+        assert isinstance(reasons, list)
+        if any(sandbox[amount] is None for amount in _AMOUNTS):
+            yield f"{sandbox['name'] or sandbox['microvm_id']}: {'; '.join(map(str, reasons))}"
+    for image in _items(data, "images"):
+        if image["reason"]:
+            title = f"{str(image['image_arn']).rpartition(':')[2]} {image['image_version']}"
+            yield f"what keeping {title} costs, and starting from it, is left out: {image['reason']}"
+    for place in _items(data, "failed"):
+        error = place["error"]
+        assert isinstance(error, dict)
+        yield f"{place['region'] or place['target']} is left out: {error['message']}"
+
+
+def _items(data: Mapping[str, object], name: str) -> list[dict[str, object]]:
+    found = data.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
