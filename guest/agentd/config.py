@@ -16,11 +16,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+LOG_EVENTS = "events"
+LOG_OFF = "off"  # but for what goes wrong
+
 
 class Config:
     """The settings of one run of the agent."""
 
-    __slots__ = ("bind", "hook_port", "identity_path", "port", "ready_fd", "suspend_drain_seconds", "workdir")
+    __slots__ = ("bind", "hook_port", "identity_path", "log", "port", "ready_fd", "suspend_drain_seconds", "workdir")
 
     def __init__(self, values: Mapping[str, object]) -> None:
         self.port: int
@@ -29,6 +32,7 @@ class Config:
         self.identity_path: str
         self.suspend_drain_seconds: float
         self.ready_fd: int | None
+        self.log: str
         self.workdir: str
         for name in self.__slots__:
             setattr(self, name, values[name])
@@ -67,6 +71,12 @@ def parse_seconds(text: str) -> float:
     return seconds
 
 
+def parse_log(text: str) -> str:
+    if text not in {LOG_EVENTS, LOG_OFF}:
+        raise ValueError(f"must be {LOG_EVENTS} or {LOG_OFF}")
+    return text
+
+
 def parse_descriptor(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise ValueError("must be the number of an open file descriptor")
@@ -85,6 +95,7 @@ SETTINGS: tuple[tuple[str, str, object, Callable[[str], object]], ...] = (
     ("identity_path", "AGENTD_IDENTITY_PATH", "/run/agentd/identity", parse_path),
     ("suspend_drain_seconds", "AGENTD_SUSPEND_DRAIN_SECONDS", 8.0, parse_seconds),
     ("ready_fd", "AGENTD_READY_FD", None, parse_descriptor),
+    ("log", "AGENTD_LOG", LOG_EVENTS, parse_log),
     ("workdir", "AGENT_SANDBOX_WORKDIR", wire.DEFAULT_WORKDIR, parse_path),
 )
 

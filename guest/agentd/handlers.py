@@ -64,7 +64,8 @@ class Api:
                     raise RequestError(
                         503, wire.SUSPENDING, "the sandbox is about to be suspended: nothing was started"
                     )
-                outcome = stack.enter_context(self._runner.run(command, hangup=request.connection.fileno()))
+                hangup = request.connection.fileno()
+                outcome = stack.enter_context(self._runner.run(command, name=exec_id, hangup=hangup))
             answer = _build_outcome(outcome, timeout=command.timeout)
             answer.close = stack.pop_all().close
             return answer

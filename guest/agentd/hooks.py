@@ -30,6 +30,7 @@ class Hooks:
         state: Of this agent.
         identity: Of this VM.
         drain_seconds: How long a suspend waits for commands in flight.
+        events: Are told of each hook and its outcome.
         agent_address: Where the agent itself listens, for ``validate``.
     """
 
@@ -40,11 +41,14 @@ class Hooks:
         identity: identity.Identity,
         drain_seconds: float,
         agent_address: tuple[str, int],
+        events: journal.Events | None = None,
     ) -> None:
         self._state = state
         self._identity = identity
         self._drain_seconds = drain_seconds
         self._agent_address = agent_address
+        self._events = events or journal.Events(is_wanted=False)
+        self._told: tuple[str, int] | None = None
         handlers = (self._ready, self._validate, self._run, self._resume, self._suspend, self._terminate)
         self._routes: dict[str, Callable[[bytes], int]] = {
             wire.HOOK_PREFIX + name: handler for name, handler in zip(wire.HOOKS, handlers)
@@ -59,7 +63,16 @@ class Hooks:
         handler = self._routes.get(request.head.path)
         if handler is None:
             raise RequestError(404, wire.NO_SUCH_ROUTE, f"no such hook: {request.head.path}")
-        return answers.Answer(handler(request.body.read(wire.MAX_HOOK_BODY_BYTES)))
+        begin = time.monotonic()
+        status = handler(request.body.read(wire.MAX_HOOK_BODY_BYTES))
+        self._tell(request.head.path[len(wire.HOOK_PREFIX) :], status, seconds=time.monotonic() - begin)
+        return answers.Answer(status)
+
+    def _tell(self, name: str, status: int, *, seconds: float) -> None:
+        """Tell of a hook that was answered; of one that is asked again and again until it is 200, only once."""
+        if status == 200 or self._told != (name, status):
+            self._events.tell(f"hook {name}: {status} after {seconds:.3f} s")
+        self._told = (name, status)
 
     def _ready(self, body: bytes) -> int:
         return 200 if self._state.serving.is_set() else 503
@@ -100,7 +113,6 @@ class Hooks:
         return 200
 
     def _terminate(self, body: bytes) -> int:
-        journal.report("terminating")
         return 200
 
 

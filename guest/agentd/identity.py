@@ -76,7 +76,7 @@ def _parse_launch(body: bytes) -> tuple[str | None, str | None]:
     try:
         document = json.loads(body.decode("utf-8")) if body else {}
     except (ValueError, RecursionError) as error:
-        journal.report(f"the body of the run hook is not JSON: {error}")
+        journal.report(f"the body of the run hook is not JSON ({type(error).__name__})")
         return None, None
     members = document if isinstance(document, dict) else {}
     microvm_id, payload = members.get("microvmId"), members.get("runHookPayload")

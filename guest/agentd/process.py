@@ -17,8 +17,9 @@ import os
 import select
 import signal
 import subprocess
+import time
 
-from . import launch, programs, state, stopwatch, wire
+from . import journal, launch, programs, state, stopwatch, wire
 from .errors import PeerGoneError
 from .spool import Spool
 
@@ -68,6 +69,7 @@ class Runner:
         groups: Where running commands are registered.
         drain: Takes the pipes that outlive their command.
         launcher: Starts them.
+        events: Are told of each start and end.
         start_watch: Starts a watch that counts while the VM runs.
     """
 
@@ -77,15 +79,19 @@ class Runner:
         groups: state.Groups,
         drain: Drain,
         launcher: launch.Launcher | None = None,
+        events: journal.Events | None = None,
         start_watch: Callable[[], stopwatch.Stopwatch] = stopwatch.Stopwatch,
     ) -> None:
         self._groups = groups
         self._drain = drain
         self._start_watch = start_watch
         self._launcher = launcher or launch.Launcher()
+        self._events = events or journal.Events(is_wanted=False)
 
-    def run(self, command: Command, *, hangup: int | None = None) -> Outcome:
+    def run(self, command: Command, *, name: str = "", hangup: int | None = None) -> Outcome:
         """Run a command to its end, its timeout, or the end of the connection ``hangup`` (a descriptor).
+
+        ``name`` is the caller's for it, for the journal.
 
         Raises:
             RequestError: the command cannot be started.
@@ -94,6 +100,8 @@ class Runner:
         executable = programs.resolve(command)
         started = self._launcher.start(command, executable)
         child = started.child
+        begin = time.monotonic()
+        self._events.tell_start(name, pid=child.pid)
         assert started.stdout is not None  # one-shot commands have no terminal
         assert started.stderr is not None
         outcome = Outcome(Spool(limit_bytes=wire.MAX_OUTPUT_BYTES), Spool(limit_bytes=wire.MAX_OUTPUT_BYTES))
@@ -111,6 +119,8 @@ class Runner:
             for descriptor in pump.release():
                 self._drain.take(descriptor)
             outcome.exit_code, outcome.signal = reap(child)
+            how = journal.describe_end(outcome.exit_code, outcome.signal, timed_out=pump.is_timed_out)
+            self._events.tell_end(name, pid=child.pid, how=how, seconds=time.monotonic() - begin)
         if pump.is_peer_gone:
             outcome.__exit__(None, None, None)
             raise PeerGoneError

@@ -43,10 +43,19 @@ _RUNNING, _ENDING, _KILLED, _LAST_WORDS, _OVER = range(5)
 class Services:
     """What all processes of an agent share."""
 
-    __slots__ = ("drain", "groups", "loop", "store")
+    __slots__ = ("drain", "events", "groups", "loop", "store")
 
-    def __init__(self, *, loop: loop.Loop, groups: state.Groups, drain: Drain, store: retained.Store) -> None:
+    def __init__(
+        self,
+        *,
+        loop: loop.Loop,
+        groups: state.Groups,
+        drain: Drain,
+        store: retained.Store,
+        events: journal.Events | None = None,
+    ) -> None:
         self.loop = loop
+        self.events = events or journal.Events(is_wanted=False)
         self.groups = groups
         self.drain = drain
         self.store = store
@@ -103,6 +112,7 @@ class Process:
         self._grace_turn = 0
         self._allowance = _LAST_WORDS_BYTES
         self._started_at = time.time()
+        self._started_clock = time.monotonic()
         self._ended_at: float | None = None
         self._exit_code: int | None = None
         self._signal: str | None = None
@@ -114,6 +124,7 @@ class Process:
         Raises:
             RequestError: the system cannot watch more; the process was killed.
         """
+        self._services.events.tell_start(self.id, pid=self.pid)  # before the loop can tell of its end
         with self.changed:
             self._services.groups.add(self.pid)
             try:
@@ -413,6 +424,9 @@ class Process:
         on_end = self._on_end
         if self.has_ended and on_end is not None:
             self._on_end = None
+            how = journal.describe_end(self._exit_code, self._signal, timed_out=self._timed_out)
+            seconds = self.ended_clock - self._started_clock
+            self._services.events.tell_end(self.id, pid=self.pid, how=how, seconds=seconds)
             on_end(self)
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .config import Config
+    from .journal import Events
     from .routes import Routes
     from .server import Listener
     from .state import State
@@ -44,10 +45,11 @@ def main() -> int:
 
 def _serve(settings: Config) -> int:
     # Loaded after the fork of process 1, so that it stays small.
-    from . import __version__, hooks, identity, journal, relay, routes, server, state
+    from . import __version__, config, hooks, identity, journal, process, relay, routes, server, state
 
     agent_state = state.State()
-    api = routes.Table(_build_routes(settings, agent_state))
+    events = journal.Events(is_wanted=settings.log == config.LOG_EVENTS)
+    api = routes.Table(_build_routes(settings, agent_state, events))
     try:
         place = f"{settings.bind}:{settings.port} (AGENTD_BIND, AGENTD_PORT)"
         agent = server.Listener((settings.bind, settings.port), api.respond)
@@ -56,6 +58,7 @@ def _serve(settings: Config) -> int:
             identity=identity.Identity(settings.identity_path),
             drain_seconds=settings.suspend_drain_seconds,
             agent_address=(_reachable(settings.bind), agent.server_port),
+            events=events,
         )
         place = f"{settings.bind}:{settings.hook_port} (AGENTD_BIND, AGENTD_HOOK_PORT)"
         hook = server.Listener((settings.bind, settings.hook_port), hook_routes.respond)
@@ -67,15 +70,16 @@ def _serve(settings: Config) -> int:
     _start(agent, name="agentd-api", waker=waker[1])
     _start(hook, name="agentd-hooks", waker=waker[1])
     agent_state.serving.set()
-    journal.report(f"{__version__} listens on {settings.bind}, port {agent.server_port}, hooks {hook.server_port}")
+    events.tell(f"{__version__} listens on {settings.bind}, port {agent.server_port}, hooks {hook.server_port}")
     if settings.ready_fd is not None:
         _announce(settings.ready_fd, agent, hook)
     cause = os.read(waker[0], 1)
+    events.tell("ending: a server died" if cause == _SERVER_DIED else f"ending: {process.name_signal(cause[0])}")
     agent_state.groups.end_all(grace=_END_GRACE_SECONDS)
     return _EXIT_FAILED if cause == _SERVER_DIED else 0
 
 
-def _build_routes(settings: Config, agent_state: State) -> Iterator[Routes]:
+def _build_routes(settings: Config, agent_state: State, events: Events) -> Iterator[Routes]:
     """The parts of the API, one after the other."""
     from . import (
         commands,
@@ -102,13 +106,15 @@ def _build_routes(settings: Config, agent_state: State) -> Iterator[Routes]:
     files.raise_limit()
     launcher = launch.Launcher(files=files)
     pipes = drain.Drain()
-    runner = process.Runner(groups=agent_state.groups, drain=pipes, launcher=launcher)
+    runner = process.Runner(groups=agent_state.groups, drain=pipes, launcher=launcher, events=events)
     yield handlers.Api(agent_state, runner=runner, builder=builder).routes()
-    events = loop.Loop()
-    events.start()
-    services = running.Services(loop=events, groups=agent_state.groups, drain=pipes, store=retained.Store())
+    turns = loop.Loop()
+    turns.start()
+    services = running.Services(
+        loop=turns, groups=agent_state.groups, drain=pipes, store=retained.Store(), events=events
+    )
     known = processes.Processes(agent_state, launcher=launcher, services=services)
-    yield process_routes.ProcessApi(known, builder=builder, loop=events).routes()
+    yield process_routes.ProcessApi(known, builder=builder, loop=turns).routes()
     yield file_routes.FileApi(workdir=workdir).routes()
     yield stats.StatsApi(workdir=workdir).routes()
 

@@ -13,6 +13,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import timezone
 from typing import Any
 
 import pytest
@@ -392,14 +393,40 @@ class TestBeside:
         image = "arn:aws:lambda:us-east-1:000000000000:microvm-image:local"
         vm = api.run_microvm(imageIdentifier=image, logging={"cloudWatch": {"logGroup": "/contract/vm"}})
         self.wait_for(lambda: len(logs.describe_log_groups(logGroupNamePrefix="/contract/vm")["logGroups"]), 1)
-        api.terminate_microvm(microvmIdentifier=vm["microvmId"])
-
-        def last() -> Any:
-            return logs.filter_log_events(logGroupName="/contract/vm")["events"][-1]["message"]
-
-        self.wait_for(last, "agentd: terminating")
+        self.end(api, vm)
+        # Its end is told when its log is complete.
+        first, *_, last = logs.filter_log_events(logGroupName="/contract/vm")["events"]
+        assert " listens on 127.0.0.1, port 8080, hooks 9000" in first["message"]
+        assert "Z agentd: hook terminate: 200 after " in last["message"]
         (stream,) = logs.describe_log_streams(logGroupName="/contract/vm")["logStreams"]
         assert stream["logStreamName"].endswith(f"[1.0]{vm['microvmId']}")
+
+    def end(self, api: Any, vm: Any) -> None:
+        api.terminate_microvm(microvmIdentifier=vm["microvmId"])
+        self.wait_for(lambda: api.get_microvm(microvmIdentifier=vm["microvmId"])["state"], "TERMINATED")
+
+    def test_without_a_word_about_logs_it_is_in_the_one_of_its_image_unless_that_was_disabled(
+        self, shared_cloud: LocalCloud
+    ) -> None:
+        api, logs = shared_cloud.client(), shared_cloud.client("logs")
+        image = "arn:aws:lambda:us-east-1:000000000000:microvm-image:local"
+        silent = api.run_microvm(imageIdentifier=image, logging={"disabled": {}})
+        vm = api.run_microvm(imageIdentifier=image)
+        self.wait_for(lambda: api.get_microvm(microvmIdentifier=vm["microvmId"])["state"], "RUNNING")
+        for each in (silent, vm):
+            self.end(api, each)
+        group = "/aws/lambda-microvms/local"
+        name = f"{vm['startedAt'].astimezone(timezone.utc):%Y/%m/%d}[1.0]{vm['microvmId']}"
+        streams = logs.describe_log_streams(logGroupName=group, logStreamNamePrefix=name)["logStreams"]
+        assert [stream["logStreamName"] for stream in streams] == [name]
+        pages = logs.get_paginator("describe_log_streams").paginate(
+            logGroupName=group, PaginationConfig={"PageSize": 1}
+        )
+        names = [stream["logStreamName"] for page in pages for stream in page["logStreams"]]
+        assert name in names
+        assert not any(silent["microvmId"] in each for each in names)
+        (last,) = logs.get_log_events(logGroupName=group, logStreamName=name, limit=1)["events"]
+        assert "Z agentd: hook terminate: 200 after " in last["message"]
 
     @pytest.mark.skipif(not AWS_CLI.exists(), reason="needs the AWS CLI that tools/test installs")
     def test_the_aws_cli_by_what_local_env_prints(self, shared_cloud: LocalCloud, tmp_path: Any) -> None:

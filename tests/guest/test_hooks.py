@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import socket
 import threading
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from guest.agentd import hooks, identity, state
+from guest.agentd import hooks, identity, journal, state
 from guest.agentd.bodies import Body
 from guest.agentd.heads import parse
 from guest.agentd.server import Request
@@ -177,12 +178,13 @@ def has_child(agent: Agent) -> bool:
 # -- without a process
 
 
-def make_hooks(agent_state: state.State, *, agent_port: int = 1) -> hooks.Hooks:
+def make_hooks(agent_state: state.State, *, agent_port: int = 1, events: journal.Events | None = None) -> hooks.Hooks:
     return hooks.Hooks(
         agent_state,
         identity=identity.Identity("/nowhere/identity"),
         drain_seconds=0.0,
         agent_address=("127.0.0.1", agent_port),
+        events=events,
     )
 
 
@@ -199,6 +201,18 @@ def test_ready_is_503_until_the_agent_serves() -> None:
     assert call(subject, "ready") == 503
     agent_state.serving.set()
     assert call(subject, "ready") == 200
+
+
+def test_each_answer_is_told_but_for_a_refusal_that_repeats_itself() -> None:
+    lines: list[str] = []
+    agent_state = state.State()
+    subject = make_hooks(agent_state, events=journal.Events(write=lines.append))
+    for name in ("ready", "ready", "ready", "resume", "resume"):
+        call(subject, name)
+    agent_state.serving.set()
+    call(subject, "ready")
+    told = [re.sub(r"^.*agentd: | after \d+\.\d{3} s\n$", "", line) for line in lines]
+    assert told == ["hook ready: 503", "hook resume: 200", "hook resume: 200", "hook ready: 200"]
 
 
 def test_validate_runs_a_command_and_leaves_none_behind(agent: Agent) -> None:

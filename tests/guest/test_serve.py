@@ -41,6 +41,7 @@ def run_agent(cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     [
         ("AGENTD_PORT", "http"),
         ("AGENTD_BIND", "everywhere"),
+        ("AGENTD_LOG", "all"),
         ("AGENT_SANDBOX_WORKDIR", "work"),
         ("AGENTD_READY_FD", "77"),
     ],
@@ -49,7 +50,7 @@ def test_a_malformed_variable_is_one_line_and_status_2(tmp_path: Path, variable:
     done = run_agent(tmp_path, **{variable: text})
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"agentd: {variable}={text!r}: must be ")
+    assert f"Z agentd: {variable}={text!r}: must be " in done.stderr
 
 
 @pytest.mark.parametrize("variable", ["AGENTD_PORT", "AGENTD_HOOK_PORT"])
@@ -87,9 +88,10 @@ serve.run()
     assert b"the listening socket is gone" in done.stderr
 
 
-def test_it_tells_where_it_listens(agent: Agent) -> None:
-    told = agent.log_path.read_text()
-    assert told == f"agentd: {__version__} listens on 127.0.0.1, port {agent.port}, hooks {agent.hook_port}\n"
+def test_it_tells_where_it_listens(start_agent: Callable[..., Agent]) -> None:
+    agent = start_agent(environ={"AGENTD_LOG": "events"})
+    told = f"Z agentd: {__version__} listens on 127.0.0.1, port {agent.port}, hooks {agent.hook_port}\n"
+    assert agent.log().endswith(told)
 
 
 def test_it_listens_on_the_loopback_only_unless_told(agent: Agent) -> None:
@@ -198,7 +200,7 @@ def test_other_pythons_serve_as_well(tmp_path: Path, version: str) -> None:
     python = find_python(version)
     if python is None:
         pytest.skip(f"{skips.OTHER_PYTHON}: {version}")
-    with running_agent(tmp_path / "agent", python=python) as agent:
+    with running_agent(tmp_path / "agent", python=python, environ={"AGENTD_LOG": "events"}) as agent:
         assert agent.request("GET", "/healthz").json()["status"] == "ok"
         reply = agent.shell("head -c 2000000 /dev/zero; echo err >&2; exit 3")
         assert (reply.exit_code, reply.stdout, reply.stderr) == (3, bytes(2_000_000), b"err\n")
@@ -213,4 +215,5 @@ def test_other_pythons_serve_as_well(tmp_path: Path, version: str) -> None:
             assert agent.hook(name).status == 200
         agent.process.terminate()
         assert agent.process.wait(10) == 0
-        assert agent.log() == "agentd: terminating\n"
+        assert "hook terminate: 200 after 0." in agent.log()
+        assert ".py" not in agent.log()

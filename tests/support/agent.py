@@ -112,8 +112,8 @@ class Agent:
         return socket.create_connection((self.host, port or self.port), timeout=self.timeout)
 
     def log(self) -> str:
-        """What the agent wrote on standard error, after the line that says where it listens."""
-        return self.log_path.read_text(errors="replace").partition("\n")[2]
+        """What the agent wrote on standard error. Without ``AGENTD_LOG=events`` that is what went wrong."""
+        return self.log_path.read_text(errors="replace")
 
 
 def decode_exec(reply: Reply) -> ExecReply:
@@ -154,6 +154,7 @@ def running_agent(
         "AGENTD_PORT": "0",
         "AGENTD_HOOK_PORT": "0",
         "AGENTD_IDENTITY_PATH": str(identity_path),
+        "AGENTD_LOG": "off",  # but for what goes wrong
         "AGENTD_READY_FD": str(writer),
         "AGENT_SANDBOX_WORKDIR": str(workdir),
         "HOME": str(folder),  # a login shell reads no profile of whoever runs the tests
