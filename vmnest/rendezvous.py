@@ -134,10 +134,14 @@ def prepare_folder(path: str) -> None:
             os.mkdir(path, 0o700)
         _check_ours(path)
     except OSError as error:
-        raise errors.LocalCloudError(
-            f"cannot prepare the folder of the local cloud, {path}: {error.strerror or error}",
-            hint="Set AGENT_SANDBOX_LOCAL_DIR to a folder that you own.",
-        ) from error
+        raise _no_folder("prepare", path, error) from error
+
+
+def _no_folder(verb: str, path: str, error: OSError) -> errors.LocalCloudError:
+    return errors.LocalCloudError(
+        f"cannot {verb} the folder of the local cloud, {path}: {error.strerror or error}",
+        hint="Set AGENT_SANDBOX_LOCAL_DIR to a folder that you own.",
+    )
 
 
 def _check_ours(path: str) -> None:
@@ -230,11 +234,17 @@ def daemon_lock(path: str, deadline: deadlines.Deadline) -> Lock:
 
 
 def is_alive(path: str) -> bool:
-    """Whether a daemon of folder ``path`` is running."""
+    """Whether a daemon of folder ``path`` is running.
+
+    Raises:
+        errors.LocalCloudError: the folder is somebody else's, or none.
+    """
     try:
         fd = os.open(os.path.join(path, DAEMON_LOCK), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise _no_folder("look into", path, error) from error
     try:
         return not _try_lock(fd, fcntl.LOCK_SH)
     finally:

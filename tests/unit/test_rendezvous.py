@@ -63,6 +63,12 @@ class TestLocks:
     def test_nothing_is_alive_in_an_empty_folder(self, tmp_path):
         assert not rendezvous.is_alive(str(tmp_path))
 
+    def test_a_folder_that_is_none_is_told_so(self, tmp_path):
+        (tmp_path / "f").write_text("")
+        with pytest.raises(errors.LocalCloudError, match=f"cannot look into .*{tmp_path}/f: Not a directory") as caught:
+            rendezvous.is_alive(str(tmp_path / "f"))
+        assert "AGENT_SANDBOX_LOCAL_DIR" in (caught.value.hint or "")
+
     def test_alive_is_who_holds_the_lock(self, tmp_path):
         lock = rendezvous.daemon_lock(str(tmp_path), deadline.Deadline(1))
         with lock:
