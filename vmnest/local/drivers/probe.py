@@ -46,7 +46,9 @@ call.sendall({_ANSWER!r})
 
 _APPARMOR = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns"
 _DEBIAN_SWITCH = "/proc/sys/kernel/unprivileged_userns_clone"
-_LIMIT = "/proc/sys/user/max_user_namespaces"
+_LIMITS = "/proc/sys/user"
+# step -> the kinds of namespaces that it makes, each of which may be limited to none
+_KINDS = {"user-namespace": ("user",), "namespaces": ("pid", "net", "ipc", "uts"), "mount-namespace": ("mnt",)}
 _OVERLAY_STEPS = ("root", "overlay")
 _INTERPRETER_STEPS = ("interpreter", "exec")
 
@@ -146,8 +148,14 @@ def _find_switch(step: str, number: int, *, read: Callable[[str], str] | None = 
     read = read or _read_setting
     if step not in ("user-namespace", "identity-map", "namespaces", "mount-namespace", "stage", "loopback"):
         return None
-    if step == "user-namespace" and number == errno.ENOSPC and read(_LIMIT) == "0":
-        return "User namespaces are switched off: `sudo sysctl -w user.max_user_namespaces=10000`, or run with sudo."
+    # Such a limit holds for root as well.
+    off = [
+        f"user.max_{kind}_namespaces"
+        for kind in _KINDS.get(step, ())
+        if read(f"{_LIMITS}/max_{kind}_namespaces") == "0"
+    ]
+    if number == errno.ENOSPC and off:
+        return f"Namespaces are switched off: `sudo sysctl -w {' '.join(f'{name}=10000' for name in off)}`."
     if step == "user-namespace" and read(_DEBIAN_SWITCH) == "0":
         return "User namespaces are switched off for users: `sudo sysctl -w kernel.unprivileged_userns_clone=1`."
     if number in (errno.EPERM, errno.EACCES) and read(_APPARMOR) == "1":

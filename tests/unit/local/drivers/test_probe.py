@@ -235,6 +235,9 @@ def settings(**values: str) -> Callable[[str], str]:
     [
         ("user-namespace", errno.ENOSPC, {"max_user_namespaces": "0"}, "user.max_user_namespaces"),
         ("user-namespace", errno.ENOSPC, {"max_user_namespaces": "100"}, None),
+        ("user-namespace", errno.ENOSPC, {"max_net_namespaces": "0"}, None),
+        ("namespaces", errno.ENOSPC, {"max_net_namespaces": "0"}, "sudo sysctl -w user.max_net_namespaces=10000"),
+        ("mount-namespace", errno.ENOSPC, {"max_mnt_namespaces": "0"}, "user.max_mnt_namespaces"),
         ("user-namespace", errno.EPERM, {"unprivileged_userns_clone": "0"}, "kernel.unprivileged_userns_clone=1"),
         ("namespaces", errno.EPERM, {"apparmor_restrict_unprivileged_userns": "1"}, "apparmor_restrict"),
         ("mount-namespace", errno.EACCES, {"apparmor_restrict_unprivileged_userns": "1"}, "run with sudo"),
