@@ -341,3 +341,8 @@ def test_an_interpreter_without_a_program_is_an_error(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(errors.LocalDaemonError, match="interpreter"):
         daemon.build_command([])
+
+
+def test_a_program_that_is_waited_for_does_not_detach() -> None:
+    assert "fork" in " ".join(daemon.build_command([]))
+    assert "fork" not in " ".join(daemon.build_command([], detached=False))

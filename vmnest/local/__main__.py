@@ -66,6 +66,8 @@ def _try(folder: str) -> int:
         found: dict[str, object] = trial.run(folder, environ=settings.environment())
     except errors.VmnestError as error:
         found = {"error": error.to_wire()}
+    except OSError as error:  # a full disk, say
+        found = {"error": errors.LocalDaemonError(f"a sandbox could not be tried: {error}").to_wire()}
     sys.stdout.write(json.dumps(found))
     return 0
 

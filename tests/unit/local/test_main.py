@@ -35,3 +35,17 @@ def test_a_folder_that_cannot_be_used_is_told_on_the_descriptor(tmp_path):
         assert process.wait(30) == 1
     assert told["error"]["code"] == "local_cloud"
     assert str(tmp_path / "file") in told["error"]["message"]
+
+
+def test_a_trial_writes_what_it_found_and_starts_no_daemon(tmp_path):
+    command = [sys.executable, "-m", "vmnest.local", "--folder", tmp_path / "new", "--trial"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    assert json.loads(done.stdout)["isolation"] == "namespace"
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_trial_that_cannot_be_made_is_told_as_an_error(tmp_path):
+    command = [sys.executable, "-m", "vmnest.local", "--folder", tmp_path, "--trial"]
+    environ = {**os.environ, "AGENT_SANDBOX_LOCAL_ISOLATION": "vm"}
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, check=True)
+    assert json.loads(done.stdout)["error"]["code"] == "isolation_unavailable"
