@@ -22,6 +22,7 @@ __all__ = ["PROBES"]
 
 _ASK_SECONDS = 5.0
 _VARIABLE = "AGENT_SANDBOX_LOCAL_DIR"
+_ELSEWHERE = f"Set {_VARIABLE} to a folder of your own."
 _TITLES = {"daemon": "local cloud", "overlay": "overlays"}
 _ITS_SETTINGS = ("local_dir", *rendezvous.ITS_SETTINGS)
 
@@ -77,17 +78,26 @@ def folder(context: Context) -> list[Check]:
         return []
     path = rendezvous.folder(context.environ)
     exists = os.path.isdir(path)
-    findings = [
-        *places.look_at_writing(path, variable=_VARIABLE),
-        *places.look_at_access(path, wanted=0o700),
-        *_look_at_keys(path),
-    ]
+    findings = [*places.look_at_writing(path, variable=_VARIABLE), *_look_at_owner(path), *_look_at_keys(path)]
     fine = path if exists else f"not made yet; it will be {path}"
     data = {"path": path, "exists": exists}
     return [
         places.combine("local.folder", title="folder", fine=fine, findings=findings, data=data),
         _look_at_disk(path, context),
     ]
+
+
+def _look_at_owner(path: str) -> Iterator[Finding]:
+    """As ``rendezvous.prepare_folder`` sees it: that closes the folder to others itself, if it is ours."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return
+    if os.path.islink(path):
+        yield places.Finding(check.FAILED, f"{path} is a symbolic link, which is not followed", remedy=_ELSEWHERE)
+    elif status.st_uid != os.geteuid():
+        text = f"{path} belongs to uid {status.st_uid}, not to us ({os.geteuid()})"
+        yield places.Finding(check.FAILED, text, remedy=f"{_ELSEWHERE} Use vmnest as one user, without sudo.")
 
 
 def _look_at_keys(path: str) -> Iterator[Finding]:
@@ -127,9 +137,8 @@ def cloud(context: Context) -> list[Check]:
     path = rendezvous.folder(context.environ)
     try:
         running = daemon.find(context.environ)
-    except OSError as error:
-        detail = f"the folder cannot be used: {error.strerror}"
-        return [_check("daemon", check.FAILED, detail=detail, remedy=f"Set {_VARIABLE} to another place.")]
+    except errors.LocalCloudError as error:
+        return [_check("daemon", check.FAILED, detail=error.message, remedy=error.hint)]
     if running is None:
         return [_look_at_absence(path), *_try(path, context)]
     return _ask(running, context)

@@ -50,7 +50,10 @@ def _spawn(folder: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
             env=daemon.build_environment(environ),
         )
     except OSError as error:
-        raise errors.LocalDaemonError(f"cannot start the local cloud's program: {error}") from error
+        raise errors.LocalDaemonError(
+            f"cannot start the local cloud's program: {error}",
+            hint="Run vmnest with a Python that this user may read and execute.",
+        ) from error
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
