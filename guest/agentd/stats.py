@@ -1,4 +1,4 @@
-"""What the sandbox uses of its processors, memory and disk, for ``GET /v1/stats``.
+"""What the sandbox uses of its processors, memory, disk and network, for ``GET /v1/stats``.
 
 What is measured depends on where the agent runs. In a VM, the system's own figures are the sandbox's. Where a control
 group bounds it, the group's are. Else, in a PID namespace of its own (a sandbox of the local cloud), the machine's
@@ -63,9 +63,14 @@ class StatsApi:
             "memory": self._system.read_memory(),
             "disk": read_disk(self._workdir),
             "processes": self._system.count_processes(),
+            **self._read_network(),
             "uptime": round(self._monotonic() - self._begin, 3),
         }
         return answers.build_json(200, document)
+
+    def _read_network(self) -> dict[str, dict[str, int]]:
+        traffic = self._system.read_traffic()
+        return {} if traffic is None else {"network": {"received": traffic[0], "sent": traffic[1]}}
 
     def _measure_share(self, cpus: float) -> float:
         """The share of all processors that was in use since the last call, or the one before if that was just now."""
@@ -117,6 +122,10 @@ class System:
     def count_processes(self) -> int:
         """How many there are, the kernel's own left out."""
         return sum(1 for _ in self._processes())
+
+    def read_traffic(self) -> tuple[int, int] | None:
+        """Bytes received and sent; None where there is no network."""
+        return parse_traffic(_read(f"{self._proc}/net/dev"))
 
     def _processes(self) -> Iterator[tuple[str, int]]:
         """Number of each process, and the ticks that it and its children that ended have used."""
@@ -217,6 +226,22 @@ def parse_process(line: bytes) -> int | None:
     if len(fields) < 15 or int(fields[6]) & _KERNEL_THREAD:
         return None
     return sum(int(word) for word in fields[11:15])
+
+
+def parse_traffic(text: bytes) -> tuple[int, int] | None:
+    """Bytes received and sent by all interfaces but the loopback, of ``/proc/net/dev``; None if there is no other.
+
+    One that never carried a byte is none: kernels put ends of tunnels that lead nowhere into every network.
+    """
+    counts = []
+    for line in text.splitlines():
+        name, _, figures = line.partition(b":")
+        fields = figures.split()
+        # The two lines above the figures have no colon.
+        if name.strip() != b"lo" and len(fields) > 8:
+            counts.append((int(fields[0]), int(fields[8])))
+    received, sent = (sum(column) for column in zip(*counts)) if counts else (0, 0)
+    return (received, sent) if received or sent else None
 
 
 def read_disk(path: bytes) -> dict[str, int]:

@@ -52,7 +52,8 @@ class Clock:
 def test_all_figures_of_this_machine_are_plausible(tmp_path: Path) -> None:
     document = ask(stats.StatsApi(workdir=bytes(tmp_path)))
     memory, disk = document["memory"], document["disk"]
-    assert set(document) == {"cpus", "cpu_percent", "load", "memory", "disk", "processes", "uptime"}
+    known = {"cpus", "cpu_percent", "load", "memory", "disk", "processes", "uptime"}
+    assert known <= set(document) <= {*known, "network"}
     assert 0 < document["cpus"] <= os.cpu_count()
     assert 0 <= document["cpu_percent"] <= 100
     assert len(document["load"]) == 3
@@ -114,6 +115,28 @@ def test_an_old_kernel_does_not_tell_what_is_available(tmp_path: Path) -> None:
     text = "MemTotal:        4096 kB\nMemFree:         1024 kB\n"
     system = stats.System(proc=proc(tmp_path, {"meminfo": text}), cgroups=str(tmp_path / "none"))
     assert system.read_memory() == {"total": 4 * MIB, "used": 3 * MIB, "available": 1 * MIB}
+
+
+TRAFFIC = """\
+Inter-|   Receive             |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier
+    lo: 5944       47    0    0    0     0          0         0  5944       47    0    0    0     0       0    0
+  sit0: 0           0    0    0    0     0          0         0     0        0    0    0    0     0       0    0
+  eth0: 9597344062  2    0    0    0     0          0         0 18070003     7    0    0    0     0       0    0
+ eth1:7 1 0 0 0 0 0 0 30 1 0 0 0 0 0 0
+"""
+
+
+def test_traffic_is_that_of_all_interfaces_but_the_loopback(tmp_path: Path) -> None:
+    system = stats.System(proc=proc(tmp_path, {"net/dev": TRAFFIC}), cgroups=str(tmp_path / "none"))
+    document = ask(stats.StatsApi(workdir=b"/", system=system))
+    assert document["network"] == {"received": 9597344069, "sent": 18070033}
+
+
+@pytest.mark.parametrize("text", ["".join(TRAFFIC.splitlines(keepends=True)[:4]), ""], ids=["loopback", "nothing"])
+def test_without_a_network_none_is_told(tmp_path: Path, text: str) -> None:
+    system = stats.System(proc=proc(tmp_path, {"net/dev": text}), cgroups=str(tmp_path / "none"))
+    assert "network" not in ask(stats.StatsApi(workdir=b"/", system=system))
 
 
 def test_threads_of_the_kernel_and_processes_that_are_gone_do_not_count(tmp_path: Path) -> None:
