@@ -286,9 +286,9 @@ class Sandbox:
     def __repr__(self) -> str:
         return f"Sandbox({self.name!r}, microvm_id={self.record.microvm_id!r}, state={self.state!r})"
 
-    def refresh(self) -> str:
+    def refresh(self, *, timeout: float = CALL_SECONDS) -> str:
         """Ask the service for the state, and return it. This never wakes a suspended MicroVM."""
-        return self._link.look().state
+        return self._link.look(deadline=Deadline(timeout)).state
 
     def inspect(self) -> dict[str, object]:
         """Everything that the service says about the MicroVM, as it says it."""
