@@ -91,7 +91,9 @@ def list_probes(*, with_aws: bool) -> list[tuple[str, Probe]]:
 
 def _aws_tables() -> list[tuple[str, Sequence[Probe]]]:
     """The probes of AWS, which load its models and the transport."""
-    return []
+    from .checks import choices, credentials, permissions, quotas, services
+
+    return [(check.AWS, module.PROBES) for module in (services, credentials, choices, permissions, quotas)]
 
 
 def run(probes: Sequence[tuple[str, Probe]], context: Context) -> list[Check]:
@@ -120,20 +122,22 @@ class _Running:
     def _run(self) -> None:
         try:
             self._found = self._probe(self._context)
+        except ImportError as error:  # the check of that library names the remedy
+            self._found = [self._say(check.SKIPPED, f"{error.name or error} is not there to look with")]
+        except errors.VmnestError as error:
+            self._found = [self._say(check.UNKNOWN, error.message, remedy=error.hint)]
         except Exception as error:  # the last line of a thread: whatever it is, the other checks are to be shown
-            known = error if isinstance(error, errors.VmnestError) else None
-            text = known.message if known else f"{type(error).__name__}: {error}"
-            self._found = [self._unknown(text, remedy=known.hint if known else None)]
+            self._found = [self._say(check.UNKNOWN, f"{type(error).__name__}: {error}")]
 
     def wait(self, patience: Deadline) -> list[Check]:
         """What it found, or that it did not come to an end."""
         self._thread.join(patience.remaining())
         if self._found is not None:
             return self._found
-        return [self._unknown(f"not found out within {self._context.deadline.seconds:g} s")]
+        return [self._say(check.UNKNOWN, f"not found out within {self._context.deadline.seconds:g} s")]
 
-    def _unknown(self, detail: str, *, remedy: str | None = None) -> Check:
-        name = self._probe.__name__.strip("_").removeprefix("probe_")
+    def _say(self, verdict: str, detail: str, *, remedy: str | None = None) -> Check:
+        name = self._probe.__name__
         return Check(
-            f"{self._area}.{name}", title=name.replace("_", " "), verdict=check.UNKNOWN, detail=detail, remedy=remedy
+            f"{self._area}.{name}", title=name.replace("_", " "), verdict=verdict, detail=detail, remedy=remedy
         )

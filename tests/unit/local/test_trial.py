@@ -58,9 +58,13 @@ def test_a_place_where_nothing_can_be_made_is_named() -> None:
 
 
 def test_whoever_interrupts_it_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit), trial._make_place(str(tmp_path)) as place:
-        Path(place, "rubbish", "deep").mkdir(parents=True)
-        raise SystemExit
+    def be_interrupted() -> None:
+        with trial._make_place(str(tmp_path)) as place:
+            Path(place, "rubbish", "deep").mkdir(parents=True)
+            raise SystemExit
+
+    with pytest.raises(SystemExit):
+        be_interrupted()
     assert os.listdir(tmp_path) == []
 
 
