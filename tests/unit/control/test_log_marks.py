@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vmnest import errors
+from vmnest.control import log_marks
+from vmnest.control.log_marks import LogEvent, Mark
+
+NOW = 1_800_000_000_000
+
+
+def event(number: int, *, time_ms: int | None = None, came_ms: int = 0) -> LogEvent:
+    return LogEvent(NOW + number if time_ms is None else time_ms, "s", f"line {number}", str(number), came_ms)
+
+
+def taken(mark: Mark, events: list[LogEvent]) -> list[str]:
+    return [each.event_id for each in events if mark.take(each)]
+
+
+def test_an_event_is_taken_once() -> None:
+    mark = Mark()
+    assert taken(mark, [event(1), event(2), event(1)]) == ["1", "2"]
+    mark.rise()
+    assert taken(mark, [event(1), event(2), event(3)]) == ["3"]
+    assert mark.count == 3
+
+
+def test_what_comes_late_is_taken() -> None:
+    mark = Mark()
+    taken(mark, [event(600_000)])
+    mark.rise()
+    assert taken(mark, [event(1), event(600_000)]) == ["1"]
+
+
+def test_what_is_older_than_the_floor_counts_as_told() -> None:
+    assert taken(Mark(NOW + 2), [event(1), event(2)]) == ["2"]
+
+
+def test_events_without_an_id_are_told_apart_by_what_they_say() -> None:
+    mark = Mark()
+    lines = [LogEvent(NOW, "s", text) for text in ("a", "b", "a")]
+    assert [mark.take(line) for line in lines] == [True, True, False]
+
+
+def test_the_floor_follows_the_latest_event() -> None:
+    mark = Mark()
+    taken(mark, [event(0), event(log_marks.OVERLAP_MS + 5)])
+    mark.rise()
+    assert mark.floor_ms == NOW + 5
+
+
+def test_a_clock_that_is_ahead_does_not_hide_what_is_right() -> None:
+    mark = Mark()
+    taken(mark, [event(1, time_ms=NOW + 7_200_000, came_ms=NOW)])
+    mark.rise()
+    assert taken(mark, [event(2)]) == ["2"]
+
+
+def test_so_many_are_remembered_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_marks, "MOST_REMEMBERED", 10)
+    mark = Mark()
+    taken(mark, [event(number) for number in range(100)])
+    mark.rise()
+    assert mark.floor_ms == NOW + 90
+    assert taken(mark, [event(number) for number in range(90, 101)]) == ["100"]
+
+
+def test_long_messages_are_not_read_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_marks, "MOST_REMEMBERED_BYTES", 1000)
+    mark = Mark()
+    for number in range(10):
+        mark.take(LogEvent(NOW + number, "s", "x" * 400, str(number)))
+    mark.rise()
+    assert mark.floor_ms == NOW + 8
+
+
+def test_of_the_latest_moment_all_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_marks, "MOST_REMEMBERED", 10)
+    mark = Mark()
+    burst = [event(number, time_ms=NOW) for number in range(100)]
+    assert len(taken(mark, burst[:60])) == 60
+    mark.rise()
+    assert taken(mark, burst) == [each.event_id for each in burst[60:]]
+
+
+def test_what_is_given_back_is_told_later() -> None:
+    mark = Mark()
+    taken(mark, [event(1), event(2)])
+    mark.give_back(event(2))
+    assert mark.count == 1
+    assert taken(Mark.from_cursor(mark.to_cursor()), [event(1), event(2)]) == ["2"]
+
+
+# -- cursors -----------------------------------------------------------------------------------------------------------
+
+
+@given(
+    times=st.lists(st.integers(0, 50), max_size=120),
+    cuts=st.lists(st.integers(1, 40), max_size=12),
+    order=st.randoms(use_true_random=False),
+)
+def test_by_cursors_no_event_is_told_twice(times: list[int], cuts: list[int], order) -> None:
+    """Whatever comes in whichever order, and whenever a cursor stands for the mark."""
+    events = [event(number, time_ms=NOW + time) for number, time in enumerate(times)]
+    order.shuffle(events)
+    told: list[str] = []
+    cursor = Mark().to_cursor()
+    ends = [*itertools.accumulate(cuts), len(events)]
+    for end in ends:
+        mark = Mark.from_cursor(cursor)
+        there = sorted(events[:end])
+        told += taken(mark, there)
+        if end % 2:
+            mark.rise()
+        cursor = mark.to_cursor()
+        assert len(cursor) < 300
+    assert len(told) == len(set(told))
+
+
+@given(times=st.lists(st.integers(0, 10**6), max_size=log_marks.MOST_IN_CURSOR, unique=True))
+def test_what_comes_in_the_order_of_time_is_told_in_full(times: list[int]) -> None:
+    events = [event(number, time_ms=NOW + time) for number, time in enumerate(sorted(times))]
+    told: list[str] = []
+    cursor = Mark().to_cursor()
+    for end in range(len(events) + 1):
+        mark = Mark.from_cursor(cursor)
+        told += taken(mark, events[:end])
+        mark.rise()
+        cursor = mark.to_cursor()
+    assert told == [each.event_id for each in events]
+
+
+def test_a_late_event_is_told_after_a_cursor() -> None:
+    mark = Mark()
+    taken(mark, [event(5_000), event(9_000)])
+    mark.rise()
+    again = Mark.from_cursor(mark.to_cursor())
+    assert taken(again, [event(5_000), event(7_000), event(9_000)]) == ["7000"]
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "1", "1.0", "2.0.", "1.zz.", "1.0.abc", "1.fffffffffffffff.", "1.0." + "a" * 264, "1.0.a b c d e", 7]
+)
+def test_what_is_no_cursor_is_refused(cursor: object) -> None:
+    with pytest.raises(errors.UsageError, match="no cursor"):
+        Mark.from_cursor(cursor)  # type: ignore[arg-type]
+
+
+@given(st.text(max_size=60))
+def test_no_text_breaks_it(text: str) -> None:
+    try:
+        mark = Mark.from_cursor(text)
+    except errors.UsageError:
+        return
+    assert Mark.from_cursor(mark.to_cursor()).floor_ms >= mark.floor_ms
