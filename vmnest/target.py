@@ -32,11 +32,15 @@ class Target:
         kind: ``aws`` or ``local``.
         region: The AWS region; the local cloud has one of its own.
         environ: The environment that everything else about it comes from.
+        credentials: Whose keys calls to AWS are signed with, instead of those that ``environ`` names.
     """
 
-    __slots__ = ("environ", "kind", "region")
+    __slots__ = ("credentials", "environ", "kind", "region")
 
-    def __init__(self, kind: str, *, region: str, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, kind: str, *, region: str, environ: Mapping[str, str], credentials: CredentialSource | None = None
+    ) -> None:
+        self.credentials = credentials
         self.kind = kind
         self.region = region
         self.environ = environ
@@ -111,7 +115,7 @@ class Target:
             name,
             endpoint=url,
             region=self.region,
-            credentials=sources.shared(environ=self.environ, region=self.region),
+            credentials=self.credentials or sources.shared(environ=self.environ, region=self.region),
             transport=transport.shared(bundle or True),
             variant=None if url else endpoint.variant(environ=self.environ),
         )

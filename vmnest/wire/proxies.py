@@ -50,13 +50,14 @@ def choose(*, scheme: str, host: str, port: int | None, environ: Mapping[str, st
         errors.SettingError: the variable that applies is no proxy URL; its value is not repeated, for it may hold a
             password.
     """
-    if is_loopback(host) or _is_excluded(host, port, _variable("no", environ)[1]):
+    if is_loopback(host) or _is_excluded(host, port, find_variable("no", environ)[1]):
         return None
-    name, value = _variable(scheme, environ)
+    name, value = find_variable(scheme, environ)
     return _parse(name, value) if value else None
 
 
-def _variable(kind: str, environ: Mapping[str, str]) -> tuple[str, str]:
+def find_variable(kind: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """Name and value of the variable that counts for ``http``, ``https`` or ``no``; the value may hold a password."""
     small, capital = f"{kind}_proxy", f"{kind.upper()}_PROXY"
     if small in environ:
         return small, environ[small]
