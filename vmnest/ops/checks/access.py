@@ -1,0 +1,271 @@
+"""What the checks of AWS have in common: region, keys, whom they belong to, the services. Each is found out once.
+
+Nothing here raises what may go wrong with those: an error is a result, since several checks have to speak of it.
+"""
+
+from __future__ import annotations
+
+from ... import errors, settings
+from ... import target as targets
+from ...deadline import Deadline
+from . import check
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeVar
+
+    from ...aws.credentials import Standing
+    from ...aws.reaching import Reached
+    from ...aws.region import Found as FoundRegion
+    from ...aws.service import Service
+    from ...aws.sources import ConfiguredSource
+    from ...control import Control
+    from ...infra.outputs import Found as FoundOutput
+    from .check import Check
+    from .context import Context
+
+    Made = TypeVar("Made")
+
+__all__ = [
+    *("PROBE_SECONDS", "Caller", "attempt", "caller", "choice", "control", "deadline", "first_call", "obstacle"),
+    *("of_error", "reached", "require", "role", "region", "service", "skipped", "standing"),
+]
+
+PROBE_SECONDS = 5.0
+MICROVMS, CONNECTORS = "lambda-microvms", "lambda-core"
+
+
+class Caller:
+    """Whom the keys belong to."""
+
+    __slots__ = ("account", "arn")
+
+    def __init__(self, account: str, arn: str) -> None:
+        self.account = account
+        self.arn = arn
+
+
+def deadline(context: Context) -> Deadline:
+    """The end of one thing that is asked."""
+    return Deadline(context.deadline.clamp(PROBE_SECONDS))
+
+
+def attempt(make: Callable[[], Made]) -> Made | errors.VmnestError:
+    """What ``make`` returns, or the error that it raises."""
+    try:
+        return make()
+    except errors.VmnestError as error:
+        return error
+
+
+def _once(context: Context, name: str, make: Callable[[], Made]) -> Made | errors.VmnestError:
+    return context.once(f"aws.{name}", lambda: attempt(make))
+
+
+# -- what is configured ------------------------------------------------------------------------------------------------
+
+
+def choice(context: Context, setting: str, output: str) -> FoundOutput | errors.VmnestError | None:
+    """What is configured for new sandboxes, with its source: by a setting, else what infrastructure offers, else None.
+
+    Args:
+        setting: Name of the setting.
+        output: Name of the output of infrastructure.
+    """
+
+    def find() -> FoundOutput | None:
+        from ...infra import outputs
+
+        found = settings.resolve(setting, environ=context.environ)
+        if found.value:
+            return outputs.Found(str(found.value), found.source)
+        image = None
+        if output != outputs.IMAGE:
+            chosen = choice(context, "image_arn", outputs.IMAGE)
+            image = chosen.value if isinstance(chosen, outputs.Found) else None
+        return outputs.resolve(output, is_local=False, environ=context.environ, cwd=context.cwd, of_image=image)
+
+    return _once(context, f"choice.{setting}", find)
+
+
+def region(context: Context) -> FoundRegion | errors.VmnestError:
+    """The region, with its source."""
+
+    def find() -> FoundRegion:
+        from ...aws import region as regions
+        from ...infra import outputs
+
+        image = choice(context, "image_arn", outputs.IMAGE)
+        arn = image.value if isinstance(image, outputs.Found) else None
+        return regions.find(flag=context.region, arn=arn, environ=context.environ)
+
+    return _once(context, "region", find)
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def _source(context: Context) -> ConfiguredSource:
+    from ...aws import sources
+
+    def make() -> ConfiguredSource:
+        where = region(context)
+        name = None if isinstance(where, errors.VmnestError) else where.name
+        return sources.resolve(environ=context.environ, region=name, is_hurried=True)
+
+    return context.once("aws.source", make)
+
+
+def standing(context: Context) -> Standing | errors.VmnestError:
+    """The keys and what is known of them. A source that takes its time is not waited for."""
+    return _once(context, "standing", lambda: _within(lambda: _source(context).look(), deadline(context)))
+
+
+def _within(look: Callable[[], Standing], limit: Deadline) -> Standing:
+    """What ``look`` returns or raises, if it does so in time: not all that botocore waits for can be bounded."""
+    import threading
+
+    found: list[Standing | Exception] = []
+
+    def run() -> None:
+        try:
+            found.append(look())
+        except Exception as error:  # the last line of a thread: it is raised in the one that waits
+            found.append(error)
+
+    thread = threading.Thread(target=run, name="vmnest-credentials", daemon=True)
+    thread.start()
+    thread.join(limit.remaining())
+    if not found:
+        raise errors.CredentialsBrokenError(
+            f"the source of AWS credentials has not answered within {limit.seconds:g} s",
+            hint="Run `aws sts get-caller-identity` to see what it waits for.",
+        )
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]
+
+
+def caller(context: Context) -> Caller | errors.VmnestError:
+    """Whom the keys belong to, as STS says."""
+
+    def ask() -> Caller:
+        answer = require(service(context, "sts")).call("GetCallerIdentity", {}, deadline=deadline(context))
+        return Caller(str(answer.get("Account") or ""), str(answer.get("Arn") or ""))
+
+    return _once(context, "caller", ask)
+
+
+# -- services ----------------------------------------------------------------------------------------------------------
+
+
+def service(context: Context, name: str) -> Service | errors.VmnestError:
+    """The caller of a service, or why there is none."""
+
+    def make() -> Service:
+        where = require(region(context))
+        require(standing(context))
+        keys = _source(context)
+        place = targets.Target(settings.TARGET_AWS, region=where.name, environ=context.environ, credentials=keys)
+        return place.service(name, deadline=deadline(context))
+
+    return _once(context, f"service.{name}", make)
+
+
+def control(context: Context) -> Control | errors.VmnestError:
+    """The control plane, or why there is none."""
+    from ... import control as controls
+
+    def make() -> Control:
+        return controls.Control(require(service(context, MICROVMS)))
+
+    return _once(context, "control", make)
+
+
+def first_call(context: Context) -> dict[str, object] | errors.VmnestError:
+    """The first page of ListMicrovms: whether it is answered tells of region, keys and clock as well."""
+
+    def ask() -> dict[str, object]:
+        return require(service(context, MICROVMS)).call("ListMicrovms", {"maxResults": 1}, deadline=deadline(context))
+
+    return _once(context, "first_call", ask)
+
+
+def reached(context: Context) -> tuple[str, Reached | errors.VmnestError] | errors.VmnestError:
+    """The address of the service of MicroVMs, and who answers there; no keys are needed for this."""
+
+    def ask() -> tuple[str, Reached | errors.VmnestError]:
+        from ... import transport
+        from ...aws import endpoint, profiles, reaching
+
+        url = endpoint.resolve(MICROVMS, region=require(region(context)).name, environ=context.environ)
+        assert url is not None
+        bundle = profiles.ca_bundle(environ=context.environ)
+        # Not the process's own: with the connections that it has, nothing would be found out.
+        own = transport.Transport(verify=bundle or True, environ=context.environ)
+        try:
+            return url, attempt(lambda: reaching.reach(url, transport=own, deadline=deadline(context)))
+        finally:
+            own.close()
+
+    return _once(context, "reached", ask)
+
+
+def role(context: Context, name: str) -> dict[str, object] | errors.VmnestError:
+    """What IAM says of a role: members of GetRole's answer."""
+
+    def ask() -> dict[str, object]:
+        answer = require(service(context, "iam")).call("GetRole", {"RoleName": name}, deadline=deadline(context))
+        found = answer.get("Role")
+        return found if isinstance(found, dict) else {}
+
+    return _once(context, f"role.{name}", ask)
+
+
+def require(found: Made | errors.VmnestError) -> Made:
+    """The result, if it is none of failure; else that error is raised."""
+    if isinstance(found, errors.VmnestError):
+        raise found
+    return found
+
+
+# -- what to say -------------------------------------------------------------------------------------------------------
+
+
+def obstacle(context: Context) -> str | None:
+    """Why no call to AWS can be made, in words that need no remedy, since another check has it; None if one can."""
+    if isinstance(region(context), errors.VmnestError):
+        return "there is no region"
+    if isinstance(standing(context), errors.VmnestError):
+        return "there are no usable credentials"
+    if isinstance(service(context, MICROVMS), errors.DependencyMissingError):
+        return "botocore has no model of the service"
+    if isinstance(service(context, MICROVMS), errors.VmnestError):
+        return "the endpoint cannot be used"
+    answer = first_call(context)
+    if isinstance(answer, errors.TransportError):
+        return "the service cannot be reached"
+    if isinstance(answer, errors.SignatureRefusedError):
+        return "AWS refuses the credentials"
+    if isinstance(answer, errors.AccessDeniedError) and answer.reason is None:
+        return "the region does not seem to have the service"
+    return None
+
+
+def of_error(
+    name: str,
+    error: errors.VmnestError,
+    *,
+    title: str,
+    verdict: str = check.FAILED,
+    data: Mapping[str, object] | None = None,
+) -> Check:
+    """The check whose finding is an error, which says itself what to do."""
+    facts = {"code": error.code, **(data or {})}
+    return check.Check(name, title=title, verdict=verdict, detail=error.message, remedy=error.hint, data=facts)
+
+
+def skipped(name: str, *, title: str, reason: str) -> Check:
+    """The check of what was not looked at."""
+    return check.Check(name, title=title, verdict=check.SKIPPED, detail=f"not looked at: {reason}")
