@@ -1,0 +1,78 @@
+"""A tool: described, and called."""
+
+from __future__ import annotations
+
+from vmnest import errors
+from vmnest.mcp.calls import Call
+from vmnest.mcp.eras import Era
+from vmnest.mcp.jsonrpc import Request
+from vmnest.mcp.tools.tool import Tool
+
+CALL = Call(Request(1, "tools/call", {}), era=Era("2025-11-25", is_modern=False), send=print)
+
+
+def greet(*, name: str, times: int = 1, call: Call) -> dict[str, object]:
+    """Greet somebody.
+
+    Args:
+        name: Who it is.
+        times: How often.
+
+    Returns:
+        The greeting.
+    """
+    call.check()
+    if name == "nobody":
+        raise errors.SandboxNotFoundError("there is nobody")
+    return {"greeting": f"hello {name} " * times}
+
+
+TOOL = Tool(greet, title="Greet", reads=True)
+
+
+def test_it_is_described_for_models_and_for_hosts():
+    assert TOOL.describe() == {
+        "name": "greet",
+        "title": "Greet",
+        "description": "Greet somebody.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "description": "Who it is."},
+                "times": {"type": "integer", "default": 1, "description": "How often."},
+            },
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "ok": {"type": "boolean"},
+                "data": {"type": "object", "description": "The greeting."},
+                "error": {
+                    "type": "object",
+                    "description": "Why it failed: code, message, retryable, and hint: what to do.",
+                },
+            },
+            "required": ["ok"],
+        },
+        "annotations": {
+            "title": "Greet",
+            "readOnlyHint": True,
+            "destructiveHint": False,
+            "idempotentHint": True,
+            "openWorldHint": False,
+        },
+    }
+
+
+def test_its_data_come_in_an_envelope():
+    result = TOOL.call({"name": "web", "times": "2"}, CALL)
+    assert result["structuredContent"] == {"ok": True, "data": {"greeting": "hello web hello web "}}
+
+
+def test_a_failure_is_a_result_that_the_model_reads():
+    for arguments, code in (({"name": "nobody"}, "sandbox_not_found"), ({}, "usage"), ({"name": "x", "y": 1}, "usage")):
+        result = TOOL.call(arguments, CALL)
+        assert result["isError"] is True
+        assert result["structuredContent"]["error"]["code"] == code
