@@ -22,6 +22,8 @@ pytest_plugins = [
     "tests.support.minimal",
     "tests.support.control",  # after those that it imports, or pytest cannot rewrite their assertions
     "tests.support.emulated",
+    "tests.support.log_plane",  # after the control
+    "tests.support.logs",  # after the plane
     "tests.support.planes",
     "tests.support.processes",
     "tests.support.relay_peers",  # after the agent
