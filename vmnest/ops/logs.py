@@ -210,7 +210,7 @@ def _build_log(source: log_sources.Source, want: log_sources.Want, *, timeout: f
         region=source.place.region,
         timeout=timeout,
     )
-    events = _build_events(told["lines"], want)
+    events = _build_events(told["lines"], want, microvm_id=source.microvm_id)
     return {
         "name": source.name,
         "microvm_id": source.microvm_id,
@@ -219,20 +219,24 @@ def _build_log(source: log_sources.Source, want: log_sources.Want, *, timeout: f
         "state": told["state"],
         "log_group": told["log_group"],
         "streams": sorted({str(each["stream"]) for each in events}),
-        "note": None if events else f"nothing is logged of version {told['image_version']} in {told['log_group']}",
+        "note": None if events else f"{told['log_group']} has nothing of version {told['image_version']}",
         "events": events,
         "cursor": None,
         "more": False,
     }
 
 
-def _build_events(lines: object, want: log_sources.Want) -> list[dict[str, object]]:
+def _build_events(lines: object, want: log_sources.Want, *, microvm_id: str) -> list[dict[str, object]]:
+    from ..control import log_streams
+
     assert isinstance(lines, list)
     earliest = moments.from_epoch(want.since_ms / 1000, fractions=True) or ""
     # Moments of one form and one zone stand in the order of their texts.
     events: list[dict[str, object]] = [
         line
         for line in lines
-        if (line["time"] or "") >= earliest and (want.matches is None or want.matches(line["message"]))
+        if (line["time"] or "") >= earliest
+        and not log_streams.is_of(line["stream"], microvm_id)  # started while its image was hardly built
+        and (want.matches is None or want.matches(line["message"]))
     ]
     return events if want.tail is None else events[len(events) - min(want.tail, len(events)) :]
