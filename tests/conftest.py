@@ -24,6 +24,7 @@ pytest_plugins = [
     "tests.support.emulated",
     "tests.support.log_plane",  # after the control
     "tests.support.logs",  # after the plane
+    "tests.support.fleet",  # after the peers
     "tests.support.planes",
     "tests.support.processes",
     "tests.support.relay_peers",  # after the agent

@@ -160,6 +160,10 @@ class Record:
             )
         return self.target == settings.TARGET_LOCAL
 
+    def is_within(self, local: bool | None) -> bool:
+        """It is where a search is limited to: this machine (True), AWS (False), or no matter where (None)."""
+        return local is None or self.target == (settings.TARGET_LOCAL if local else settings.TARGET_AWS)
+
     def is_same_launch(self, other: Record) -> bool:
         """Both describe one launch of one MicroVM, whatever else was recorded since: its id, for example."""
         if self.microvm_id and other.microvm_id:

@@ -238,13 +238,13 @@ def test_other_pythons_take_the_same_lines(version: str, tmp_path: Path) -> None
         pytest.skip(f"needs another Python: {version}")
     program = (
         "import sys; sys.dont_write_bytecode = True\n"
-        "from vmnest.cli import commands, sandboxes, verbs, words\n"
+        "from vmnest.cli import commands, removal, verbs, words\n"
         "def parse(group, title, *line):\n"
         "    parser = group.build_parser(verbs.find((title,))); words.add_globals(parser)\n"
         "    options = parser.parse(words.split(parser, line)); return options.names, options.words, options\n"
         "assert parse(commands, 'exec', 'n', 'ls', '-la', '--', 'x')[1] == ['ls', '-la', '--', 'x']\n"
         "assert parse(commands, 'exec', '--env', '--', '-e-X', '--', '-n', 'c')[2].env == ['--', '-X']\n"
-        "assert parse(sandboxes, 'rm', 'a', '--json', 'b', '--', '-c', '--')[0] == ['a', 'b', '-c', '--']\n"
+        "assert parse(removal, 'rm', 'a', '--json', 'b', '--', '-c', '--')[0] == ['a', 'b', '-c', '--']\n"
         "print('same')"
     )
     done = subprocess.run([python, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)

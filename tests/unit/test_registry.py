@@ -127,6 +127,15 @@ def test_a_record_is_put_in_the_place_of_the_one_that_is_expected(registry: Regi
     registry.put(Record("web", client_token="t4"), expected=seen)
 
 
+def test_a_record_is_within_a_search_or_not() -> None:
+    for target, expected in (
+        ("aws", [True, False, True]),
+        ("local", [True, True, False]),
+        ("moon", [True, False, False]),
+    ):
+        assert [Record("web", target=target).is_within(local) for local in (None, True, False)] == expected
+
+
 def test_a_microvm_gets_one_name_where_that_is_wished(registry: Registry) -> None:
     registry.put(Record("web", microvm_id="first"))
     with pytest.raises(errors.NameInUseError, match="as web") as caught:

@@ -16,6 +16,7 @@ __all__ = [
     "render_json",
     "render_members",
     "render_moment",
+    "render_time_until",
     "to_printable",
     "width",
 ]
@@ -80,6 +81,16 @@ def render_age_since(moment: object) -> str | None:
     from datetime import datetime, timezone
 
     return render_age((datetime.now(timezone.utc) - began).total_seconds())
+
+
+def render_time_until(moment: object) -> str | None:
+    """How long it is until this moment, as an age; ``0s`` if it has passed, None if that is none."""
+    then = _parse(moment)
+    if then is None:
+        return None
+    from datetime import datetime, timezone
+
+    return render_age((then - datetime.now(timezone.utc)).total_seconds())
 
 
 def render_moment(moment: object) -> str | None:

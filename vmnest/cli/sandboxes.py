@@ -1,10 +1,9 @@
-"""``ls``, ``ps``, ``inspect``, ``rm``."""
+"""``ps`` and ``inspect``."""
 
 from __future__ import annotations
 
-from .. import errors, settings
 from ..ops import sandboxes
-from . import batch, output, render, values, words
+from . import output, render, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,75 +14,25 @@ if TYPE_CHECKING:
 __all__ = ["build_parser", "run"]
 
 
-class _ListOptions(words.Options):
-    label: list[tuple[str, str]] | None
-
-
-_NAMES = {"ls": "", "ps": "NAME", "inspect": "NAME", "rm": "NAME..."}
 _NOTES = {"inspect": "Always JSON, with or without --json."}
 
 
 def build_parser(verb: verbs.Verb) -> words.Parser:
     """The verb's options."""
-    title = verb.title
-    kind = _ListOptions if title == "ls" else words.Options
-    parser = words.Parser(
-        title,
+    return words.Parser(
+        verb.title,
         summary=verb.summary,
-        names=_NAMES[title],
-        notes=_NOTES.get(title, ""),
+        names="NAME",
+        notes=_NOTES.get(verb.title, ""),
         without_name="vmnest ls lists all sandboxes. ",
-        options=kind,
     )
-    if title == "ls":
-        parser.option(
-            "--label",
-            metavar="KEY=VALUE",
-            kind=values.parse_label,
-            repeat=True,
-            help="only sandboxes that have this label (repeatable: all of them)",
-        )
-    return parser
 
 
 def run(verb: verbs.Verb, options: words.Options) -> int:
     """Do it."""
     output.remark_unusual_place(options=options)
-    {"ls": _list, "ps": _show, "inspect": _inspect, "rm": _remove}[verb.title](options)
+    {"ps": _show, "inspect": _inspect}[verb.title](options)
     return 0
-
-
-def _list(options: words.Options) -> None:
-    assert isinstance(options, _ListOptions)
-    labels = dict(options.label or ())
-    if len(labels) < len(set(options.label or ())):
-        raise errors.UsageError("a sandbox has one value of a label", hint="Give each KEY once.")
-    with output.progress("asking for the states", options=options):
-        data = sandboxes.list_sandboxes(labels=labels, local=options.local or None, region=options.region)
-    listed = data["sandboxes"]
-    assert isinstance(listed, list)
-    rows = [_row(each) for each in listed]
-    output.result(data, options=options, text=output.table(_HEADS, rows) if rows else "")
-    if not rows:
-        output.remark(_none(labels, is_local=options.local), options=options)
-    for message in dict.fromkeys(str(each["error"]["message"]) for each in listed if "error" in each):
-        output.remark(message, options=options)
-
-
-def _none(labels: dict[str, str], *, is_local: bool) -> str:
-    place = " on this machine" if is_local else ""
-    if labels:
-        return f"no sandbox{place} has {'this label' if len(labels) == 1 else 'all these labels'}"
-    return f"there are no sandboxes{place}"
-
-
-_HEADS = ("NAME", "STATE", "TARGET", "REGION", "AGE", "MICROVM")
-
-
-def _row(sandbox: dict[str, object]) -> tuple[object, ...]:
-    age = render.render_age_since(sandbox["started_at"] or sandbox["created_at"])
-    region = None if sandbox["target"] == settings.TARGET_LOCAL else sandbox["region"]
-    return (sandbox["name"], sandbox["state"], sandbox["target"], region, age, sandbox["microvm_id"])
 
 
 def _show(options: words.Options) -> None:
@@ -146,22 +95,3 @@ def _inspect(options: words.Options) -> None:
     with output.progress(f"asking for {name}", options=options):
         data = sandboxes.inspect_sandbox(name=name, local=options.local or None, region=options.region)
     output.result(data, options=options, text=render.render_json(data, indented=True))
-
-
-def _remove(options: words.Options) -> None:
-    def remove(name: str) -> dict[str, object]:
-        answer = sandboxes.remove_sandbox(name=name, local=options.local or None, region=options.region)
-        suspects = answer.get("may_still_run")
-        if isinstance(suspects, list):
-            found = " or ".join(suspects)
-            remarks.append(f"the launch of {name} was cut off; {found} may be its MicroVM, and was not ended")
-        elif not answer["was_there"]:
-            remarks.append(f"the MicroVM of {name} was gone already")
-        return answer
-
-    remarks: list[str] = []
-    try:
-        batch.run(remove, options=options, doing="ending", done="removed")
-    finally:
-        for remark in remarks:
-            output.remark(remark, options=options)

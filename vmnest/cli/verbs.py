@@ -6,7 +6,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["GROUPS", "OTHER_WORDS", "VERBS", "Found", "Verb", "find", "in_group", "look_for"]
+__all__ = ["COMPLETE", "GROUPS", "OTHER_WORDS", "VERBS", "Found", "Verb", "find", "in_group", "look_for"]
+
+COMPLETE = "--complete"  # for shells alone, and the first word of all: see ``completing``
 
 
 class Verb:
@@ -44,14 +46,16 @@ VERBS = (
     Verb("forward", "forwarding", "Forward ports of this machine to ports of a sandbox"),
     Verb("logs", "logs", "Print what a sandbox has logged, also one that has ended"),
     Verb("cp", "copying", "Copy files and directories into a sandbox, out of one, or between two"),
-    Verb("ls", "sandboxes", "List the sandboxes and the state of each"),
+    Verb("ls", "inventory", "List the sandboxes and the state of each"),
     Verb("ps", "sandboxes", "Show one sandbox's state"),
     Verb("inspect", "sandboxes", "Show all that is known of one sandbox, as JSON"),
     Verb("metrics", "metrics", "Show what sandboxes use: CPU, memory, disk, network, processes"),
     Verb("stop", "lifecycle", "Suspend sandboxes: frozen with memory and disk"),
     Verb("start", "lifecycle", "Resume sandboxes that are suspended"),
     Verb("wait", "lifecycle", "Wait until a sandbox has ended, or is in another state"),
-    Verb("rm", "sandboxes", "End sandboxes and forget their names"),
+    Verb("rm", "removal", "End sandboxes and forget their names"),
+    Verb("prune", "removal", "Forget the names of sandboxes that have ended, and end old ones"),
+    Verb("adopt", "adoption", "Give a MicroVM that has no name here one"),
     Verb("cost", "cost", "Estimate what sandboxes cost"),
     Verb("fs ls", "fs", "List the files in a sandbox"),
     Verb("fs cat", "fs", "Write files of a sandbox to standard output"),
@@ -79,6 +83,7 @@ VERBS = (
     Verb("local down", "local", "Stop the local cloud"),
     Verb("local status", "local", "Show whether the local cloud runs, and what isolates its sandboxes"),
     Verb("local env", "local", "Print shell lines that lead boto3 or the AWS CLI to the local cloud"),
+    Verb("completion", "completion", "Print what makes a shell complete vmnest's command lines"),
     Verb("doctor", "doctor", "Look whether all is there that sandboxes need, and say what to do about what is not"),
     Verb("version", "version", "Show the version of vmnest"),
 )
@@ -104,8 +109,8 @@ OTHER_WORDS = {
     "log": "logs",
     "top": "metrics NAME --watch",
     **dict.fromkeys(("stats", "usage"), "metrics"),
-    **dict.fromkeys(("check", "diagnose", "diagnostics"), "doctor"),
     **dict.fromkeys(("costs", "price", "prices", "bill", "billing"), "cost"),
+    **dict.fromkeys(("check", "diagnose", "diagnostics"), "doctor"),
     **dict.fromkeys(("fs remove", "fs delete"), "fs rm"),
     **dict.fromkeys(("fs move", "fs rename"), "fs mv"),
     "fs list": "fs ls",

@@ -14,6 +14,7 @@ from . import answers, local_options
 
 DEFAULT_IDLE_SECONDS = 900
 LONGEST_LIFE_SECONDS = 28_800
+LARGEST_PAGE = 50  # of a listing
 _AWS_IMAGES = "Check its ARN and region; to run, a version of it must be SUCCESSFUL and ACTIVE."
 _LOCAL_IMAGES = f"vmnest --local image ls lists them; the one that is always there is {names.LOCAL_IMAGE_NAME}."
 
@@ -205,7 +206,7 @@ class MicroVMs:
         self, *, image_arn: str | None = None, image_version: str | None = None, deadline: Deadline
     ) -> Iterator[MicroVMSummary]:
         """All MicroVMs, ended ones included (they stay listed for hours), each once, in no order."""
-        params = {"imageIdentifier": image_arn, "imageVersion": image_version}
+        params = {"imageIdentifier": image_arn, "imageVersion": image_version, "maxResults": LARGEST_PAGE}
         seen: set[str] = set()
         for item in answers.pages(self._service, "ListMicrovms", params, deadline=deadline):
             microvm_id = answers.take(item, "microvmId", str, operation="ListMicrovms")

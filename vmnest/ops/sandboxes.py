@@ -1,24 +1,20 @@
-"""Sandboxes by their names: make, list, look at, remove."""
+"""Sandboxes by their names: make, look at."""
 
 from __future__ import annotations
 
 import contextlib
 
-from .. import errors, registry, settings
+from .. import errors, registry
 from ..deadline import Deadline
 from . import creation, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from ..control import Control
     from ..registry import Record
 
-__all__ = ["create_sandbox", "inspect_sandbox", "list_sandboxes", "remove_sandbox", "require", "show_sandbox"]
+__all__ = ["create_sandbox", "inspect_sandbox", "require", "show_sandbox"]
 
 ASK_SECONDS = 30.0
-LARGEST_CROWD = 16
 
 
 def create_sandbox(
@@ -45,32 +41,6 @@ def create_sandbox(
         data = views.Look(region=region, deadline=Deadline(ASK_SECONDS)).at(sandbox.record)
         undo.pop_all()
     return {**data, "sources": dict(sandbox.record.sources)} if sandbox.record.sources else data
-
-
-def list_sandboxes(
-    *,
-    labels: Mapping[str, str] | None = None,
-    local: bool | None = None,
-    region: str | None = None,
-    timeout: float = ASK_SECONDS,
-) -> dict[str, object]:
-    """List the sandboxes with the state of each. A service that cannot be asked makes a state UNKNOWN, not an error.
-
-    Args:
-        labels: Only those that have all of these labels.
-        local: True: only those on this machine; False: only those on AWS.
-        region: AWS region to ask, instead of the recorded ones.
-        timeout: Seconds that asking may take.
-    """
-    wanted = (labels or {}).items()
-    records = [
-        record
-        for record in registry.open_default().all()
-        if _is_wanted(record, local) and wanted <= record.labels.items()
-    ]
-    look = views.Look(region=region, deadline=Deadline(timeout))
-    look.prepare(records)
-    return {"sandboxes": _map_parallel(look.at, records)}
 
 
 def show_sandbox(
@@ -103,61 +73,10 @@ def inspect_sandbox(
     return views.Look(region=region, deadline=Deadline(timeout)).into(record)
 
 
-def remove_sandbox(
-    *, name: str, local: bool | None = None, region: str | None = None, timeout: float = ASK_SECONDS
-) -> dict[str, object]:
-    """End a sandbox and forget its name. That its MicroVM has ended already is fine.
-
-    Args:
-        name: The sandbox.
-        local: True: only look for it on this machine.
-        region: AWS region to ask, instead of the recorded one.
-        timeout: Seconds that this may take.
-    """
-    known = registry.open_default()
-    record = require(name, local=local)
-    was_there = False
-    deadline = Deadline(timeout)
-    control = views.control_of(record, region=region, deadline=deadline)
-    microvm_id = record.microvm_id or _adopt(record, control=control, deadline=deadline)
-    if microvm_id is not None:
-        was_there = control.microvms.terminate(microvm_id, deadline=deadline)
-        if not was_there and record.region not in (None, region or record.region):
-            # What another region does not know may well run where it was started.
-            raise errors.MicroVMNotFoundError(
-                f"region {region} has no MicroVM {microvm_id}; {name} is recorded in {record.region}",
-                hint="Leave --region out: a name finds its own region.",
-            )
-    suspects = [] if microvm_id or record.launch else _find_suspects(record, control=control, known=known)
-    # Only now: had the call failed, the name would be all that leads to what still runs.
-    known.remove(name, expected=record)
-    return {
-        "name": name,
-        "microvm_id": microvm_id,
-        "removed": True,
-        "was_there": was_there,
-        **({"may_still_run": suspects} if suspects else {}),
-    }
-
-
-def _adopt(record: Record, *, control: Control, deadline: Deadline) -> str | None:
-    """The MicroVM of a launch that was cut off before its id was recorded."""
-    from ..sandbox import launch
-
-    return launch.adopt(record, control=control, deadline=deadline)
-
-
-def _find_suspects(record: Record, *, control: Control, known: registry.Registry) -> list[str]:
-    """The MicroVMs that a launch which was cut off, and whose parameters nobody kept, may have left."""
-    from ..sandbox import launch
-
-    return launch.find_suspects(record, control=control, registry=known)
-
-
 def require(name: str, *, local: bool | None) -> Record:
     """The record of a name, on the target that the caller limits the search to."""
     record = registry.open_default().require(name)
-    if not _is_wanted(record, local):
+    if not record.is_within(local):
         here = "this machine" if local else "AWS"
         there = "this machine" if record.is_local else "AWS"
         raise errors.SandboxNotFoundError(
@@ -165,42 +84,3 @@ def require(name: str, *, local: bool | None) -> Record:
             hint="A name finds its own target: leave the option out.",
         )
     return record
-
-
-def _is_wanted(record: Record, local: bool | None) -> bool:
-    return local is None or record.target == (settings.TARGET_LOCAL if local else settings.TARGET_AWS)
-
-
-def _map_parallel(
-    function: Callable[[Record], dict[str, object]], records: Sequence[Record]
-) -> list[dict[str, object]]:
-    """``function`` of each record, in their order; several at a time if there are several."""
-    if len(records) < 2:
-        return [function(record) for record in records]
-    import threading
-
-    results: list[dict[str, object]] = [{} for _ in records]
-    failures: list[BaseException] = []
-    waiting = list(enumerate(records))  # pop() is atomic: no lock is needed to share it
-
-    def work() -> None:
-        while waiting:
-            try:
-                index, record = waiting.pop()
-            except IndexError:
-                return
-            try:
-                results[index] = function(record)
-            except BaseException as error:
-                failures.append(error)
-
-    # Daemons: at Ctrl+C nobody waits for a service that does not answer.
-    count = min(len(records), LARGEST_CROWD)
-    crowd = [threading.Thread(target=work, name=f"vmnest-look-{number}", daemon=True) for number in range(count)]
-    for thread in crowd:
-        thread.start()
-    for thread in crowd:
-        thread.join()
-    if failures:
-        raise failures[0]
-    return results

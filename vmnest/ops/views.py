@@ -9,18 +9,33 @@ from . import moments
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from datetime import datetime
 
     from ..control import Control
-    from ..control.microvms import MicroVM
+    from ..control.microvms import MicroVM, MicroVMSummary
     from ..deadline import Deadline
     from ..registry import Record
 
-__all__ = ["GONE", "LAUNCHING", "Look", "control_of", "describe", "describe_record"]
+__all__ = [
+    "GONE",
+    "LAUNCHING",
+    "STATES",
+    "Controls",
+    "Look",
+    "control_of",
+    "describe",
+    "describe_record",
+    "describe_summary",
+    "describe_unknown",
+]
 
 # States that no service answers: what can be said of a record whose MicroVM cannot be asked for.
 LAUNCHING = "LAUNCHING"  # it is being started, or whoever started it was cut off
 GONE = "GONE"  # the service does not know it (any more)
+# All that a sandbox's state can be, unless the service has a new word.
+STATES = (*names.STATES, LAUNCHING, GONE, names.UNKNOWN)
+# A record in a file says anything: what is longer than this is no life of a MicroVM.
+_LONGEST_SECONDS = 10**7
 
 # What a record keeps for vmnest itself: with the first a launch could be repeated, the second is its parameters.
 _INTERNAL_MEMBERS = ("client_token", "launch")
@@ -32,26 +47,49 @@ def control_of(record: Record, *, region: str | None, deadline: Deadline) -> Con
     return place.control(deadline=deadline)
 
 
-class Look:
-    """Asks for the state of sandboxes. Its controls are made before threads use them."""
+class Controls:
+    """The control planes of records. Each is made once: ask for all of them before threads do."""
 
     def __init__(self, *, region: str | None, deadline: Deadline) -> None:
         self._region = region
         self._deadline = deadline
-        self._controls: dict[tuple[str, str | None], Control | errors.VmnestError] = {}
+        self._made: dict[tuple[str, str | None], Control | errors.VmnestError] = {}
 
-    def prepare(self, records: Sequence[Record]) -> None:
-        """Reach each target once."""
-        for record in records:
-            if record.microvm_id is not None:
-                self._control(record)
+    def place(self, record: Record) -> tuple[str, str | None]:
+        """Equal for records that have one control plane."""
+        return record.target, self._region or record.region or record.image_arn
+
+    def reach(self, record: Record) -> Control:
+        """The one of a record; raises what kept it from being reached."""
+        found = self.try_reach(record)
+        if isinstance(found, errors.VmnestError):
+            raise found
+        return found
+
+    def try_reach(self, record: Record) -> Control | errors.VmnestError:
+        """The one of a record, or what kept it from being reached."""
+        place = self.place(record)
+        if place not in self._made:
+            try:
+                self._made[place] = control_of(record, region=self._region, deadline=self._deadline)
+            except errors.VmnestError as error:
+                self._made[place] = error
+        return self._made[place]
+
+
+class Look:
+    """Asks for the state of sandboxes."""
+
+    def __init__(self, *, region: str | None, deadline: Deadline, controls: Controls | None = None) -> None:
+        self._deadline = deadline
+        self._controls = controls or Controls(region=region, deadline=deadline)
 
     def at(self, record: Record) -> dict[str, object]:
         """What is known of a sandbox; an error becomes a part of it."""
         try:
             return self.closely_at(record)
         except errors.VmnestError as error:
-            return {**describe_record(record, state=names.UNKNOWN), "error": error.to_wire()}
+            return describe_unknown(record, error)
 
     def closely_at(self, record: Record) -> dict[str, object]:
         """What is known of a sandbox."""
@@ -73,35 +111,21 @@ class Look:
         """The MicroVM, or None if there is none to ask for, or none any more."""
         if record.microvm_id is None:
             return None
-        control = self._control(record)
-        if isinstance(control, errors.VmnestError):
-            raise control
         try:
-            return control.microvms.get(record.microvm_id, deadline=self._deadline)
+            return self._controls.reach(record).microvms.get(record.microvm_id, deadline=self._deadline)
         except errors.MicroVMNotFoundError:
             return None
-
-    def _control(self, record: Record) -> Control | errors.VmnestError:
-        place = (record.target, self._region or record.region or record.image_arn)
-        if place not in self._controls:
-            try:
-                self._controls[place] = control_of(record, region=self._region, deadline=self._deadline)
-            except errors.VmnestError as error:
-                self._controls[place] = error
-        return self._controls[place]
 
 
 def describe(record: Record, microvm: MicroVM) -> dict[str, object]:
     """A sandbox whose MicroVM the service knows."""
-    from datetime import timedelta
-
-    ends = None if microvm.ended else microvm.started_at + timedelta(seconds=microvm.max_duration_seconds)
+    ends = None if microvm.ended else _end(microvm.started_at, microvm.max_duration_seconds)
     seen: dict[str, object] = {
         "image_arn": microvm.image_arn,
         "image_version": microvm.image_version,
         "endpoint": microvm.endpoint,
         "started_at": moments.to_iso(microvm.started_at),
-        "expires_at": None if ends is None else moments.to_iso(ends),
+        "expires_at": ends,
         "terminated_at": None if microvm.terminated_at is None else moments.to_iso(microvm.terminated_at),
         "state_reason": microvm.state_reason,
         "max_duration_seconds": microvm.max_duration_seconds,
@@ -117,8 +141,30 @@ def describe(record: Record, microvm: MicroVM) -> dict[str, object]:
     return {**describe_record(record, state=microvm.state), **seen, **local}
 
 
+def describe_summary(record: Record, summary: MicroVMSummary) -> dict[str, object]:
+    """A sandbox whose MicroVM stands in a listing, which tells less of it; what else is known is as recorded."""
+    view = describe_record(record, state=summary.state)
+    duration = view["max_duration_seconds"]
+    ends = None if summary.ended or not isinstance(duration, int) else _end(summary.started_at, duration)
+    seen: dict[str, object] = {
+        "microvm_id": summary.microvm_id,
+        "image_arn": summary.image_arn,
+        "image_version": summary.image_version,
+        "started_at": moments.to_iso(summary.started_at),
+        "expires_at": ends,
+    }
+    if summary.state not in (names.SUSPENDING, names.SUSPENDED):
+        seen["stopped_at"] = None
+    return {**view, **seen}
+
+
+def describe_unknown(record: Record, error: errors.VmnestError) -> dict[str, object]:
+    """A sandbox of which the service could not be asked."""
+    return {**describe_record(record, state=names.UNKNOWN), "error": error.to_wire()}
+
+
 def describe_record(record: Record, *, state: str) -> dict[str, object]:
-    """A sandbox of which only the record is known. It has the same members; most are null."""
+    """A sandbox of which only the record is known. It has the same members; what it does not tell is null."""
     return {
         "name": record.name,
         "target": record.target,
@@ -134,13 +180,38 @@ def describe_record(record: Record, *, state: str) -> dict[str, object]:
         "expires_at": None,
         "terminated_at": None,
         "state_reason": None,
-        "max_duration_seconds": None,
-        "idle_policy": None,
+        "max_duration_seconds": _recorded_duration(record),
+        "idle_policy": _recorded_policy(record),
         "execution_role_arn": None,
-        "ingress_network_connectors": [],
-        "egress_network_connectors": [],
+        "ingress_network_connectors": None,
+        "egress_network_connectors": None,
         "labels": dict(record.labels),
     }
+
+
+def _recorded_duration(record: Record) -> int | None:
+    known = record.max_duration is not None and 0 < record.max_duration <= _LONGEST_SECONDS
+    return record.max_duration if known else None
+
+
+def _recorded_policy(record: Record) -> dict[str, object] | None:
+    """Only if it is whole, and each of its members of the right type."""
+    policy = record.idle_policy or {}
+    seconds = [policy.get(member) for member in ("max_idle_duration_seconds", "suspended_duration_seconds")]
+    is_good = all(type(value) is int and 0 <= value <= _LONGEST_SECONDS for value in seconds)
+    is_good = is_good and isinstance(policy.get("auto_resume_enabled"), bool)
+    members = ("max_idle_duration_seconds", "suspended_duration_seconds", "auto_resume_enabled")
+    return {member: policy[member] for member in members} if is_good else None
+
+
+def _end(started_at: datetime, seconds: int) -> str | None:
+    """When a MicroVM's time is up; None if that is no time that there is: a service can say anything."""
+    from datetime import timedelta
+
+    try:
+        return moments.to_iso(started_at + timedelta(seconds=seconds))
+    except OverflowError:
+        return None
 
 
 def _to_json(value: object) -> object:

@@ -1,4 +1,4 @@
-"""``ls``, ``ps``, ``inspect``, ``rm``: what is made of options and results."""
+"""``ps`` and ``inspect``: what is made of options and results."""
 
 from __future__ import annotations
 
@@ -26,36 +26,6 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> registry.Registry:
 
 def put(known: registry.Registry, name: str) -> None:
     known.put(Record(name, microvm_id="microvm-1", region="eu-west-1"))
-
-
-def test_the_table_of_ls(
-    known: registry.Registry, serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", serve(json_answer(200, vm(startedAt=0.0))).url)
-    put(known, "web")
-    assert main(["ls"]) == 0
-    heads, row = capfd.readouterr().out.splitlines()
-    assert heads.split() == ["NAME", "STATE", "TARGET", "REGION", "AGE", "MICROVM"]
-    assert row.split()[:4] == ["web", "RUNNING", "aws", "eu-west-1"]
-    assert row.split()[4].endswith("d")
-
-
-def test_one_reason_that_many_states_are_unknown_is_told_once(
-    known: registry.Registry, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/none")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    put(known, "a")
-    put(known, "b")
-    assert main(["ls"]) == 0
-    captured = capfd.readouterr()
-    assert captured.out.count("UNKNOWN") == 2
-    assert captured.err.count("credentials") >= 1
-    assert len(captured.err.splitlines()) == 1
-    assert main(["-q", "ls"]) == 0
-    assert capfd.readouterr().err == ""
 
 
 def members(text: str) -> dict[str, str]:
@@ -116,21 +86,6 @@ def test_ps_shows_what_a_local_sandbox_really_reaches(
     assert "ingress" not in text
 
 
-def test_ls_can_be_limited_to_labels(known: registry.Registry, capfd: pytest.CaptureFixture[str]) -> None:
-    known.put(Record("a", labels={"team": "x", "tier": "1"}))
-    known.put(Record("b", labels={"team": "x"}))
-    known.put(Record("c"))
-    for options, names in {
-        ("team=x",): ["a", "b"],
-        ("team=x", "tier=1"): ["a"],
-        ("team=y",): [],
-        (): list("abc"),
-    }.items():
-        assert main(["ls", "--json", *(f"--label={option}" for option in options)]) == 0
-        assert [each["name"] for each in json.loads(capfd.readouterr().out)["sandboxes"]] == names
-    assert main(["ls", "--label", "team=x", "--label", "team=y"]) == 2
-
-
 def test_inspect_is_json_with_all_that_is_known_and_no_secret(
     known: registry.Registry, serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,33 +105,6 @@ def test_inspect_is_json_with_all_that_is_known_and_no_secret(
     assert data["microvm"]["startedAt"] == "1970-01-01T00:00:00.500+00:00"
     assert main(["--json", "inspect", "web"]) == 0
     assert json.loads(capfd.readouterr().out) == data
-
-
-def test_rm_tells_what_was_gone_already(
-    known: registry.Registry, serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    gone = json_answer(404, {"message": "no"}, headers={"x-amzn-errortype": "ResourceNotFoundException"})
-    monkeypatch.setenv("AWS_ENDPOINT_URL", serve(gone).url)
-    put(known, "web")
-    assert main(["rm", "web", "web"]) == 0
-    assert capfd.readouterr() == ("web\n", "vmnest: the MicroVM of web was gone already\n")
-
-
-@pytest.mark.parametrize(
-    ("line", "remark"),
-    [
-        (["ls"], "there are no sandboxes"),
-        (["--local", "ls"], "there are no sandboxes on this machine"),
-        (["ls", "--label", "a=1"], "no sandbox has this label"),
-        (["ls", "--local", "--label", "a=1", "--label", "b=1"], "no sandbox on this machine has all these labels"),
-    ],
-    ids=" ".join,
-)
-def test_an_empty_list_says_what_there_is_none_of(
-    line: list[str], remark: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert main(line) == 0
-    assert capfd.readouterr() == ("", f"vmnest: {remark}\n")
 
 
 def test_ps_says_the_unit_of_a_local_sandboxs_memory(

@@ -260,8 +260,8 @@ def test_a_listing_goes_on_through_empty_pages_and_shows_each_once(controls: Con
     assert [(one.microvm_id, one.state) for one in found] == [("m-1", "RUNNING"), ("m-2", "RUNNING"), ("m-3", "ODD")]
     assert all(isinstance(one, MicroVMSummary) for one in found)
     targets = [request.target for request in made.peer.requests]
-    assert targets[0] == "/2025-09-09/microvms"
-    assert targets[1] == "/2025-09-09/microvms?nextToken=a%2Bb%2Fc%3D%3D"
+    assert targets[0] == "/2025-09-09/microvms?maxResults=50"
+    assert targets[1] == "/2025-09-09/microvms?maxResults=50&nextToken=a%2Bb%2Fc%3D%3D"
 
 
 def test_a_listing_can_be_narrowed(controls: Controls):

@@ -13,7 +13,7 @@ from tests.support.cloud import LocalCloud, open_cloud
 from tests.support.fronts import LeavingFront, RecordingFront
 from vmnest import errors
 from vmnest.agent.results import ExecResult, Missing
-from vmnest.ops import commands, lifecycle, processes, sandboxes
+from vmnest.ops import commands, inventory, lifecycle, processes, removal, sandboxes
 from vmnest.sandbox import Sandbox
 
 
@@ -79,7 +79,7 @@ def test_a_command_runs_in_a_sandbox_of_its_own_that_is_gone_afterwards(here: Lo
     data = commands.run_command(command=command, on_ready=lambda: ready.append(True), front=front)
     assert (data["exit_code"], data["stdout"], front.outputs) == (4, "", {"stdout": b"a\n/tmp\n", "stderr": b"b\n"})
     assert ready == [True]
-    assert sandboxes.list_sandboxes() == {"sandboxes": []}
+    assert inventory.list_sandboxes() == {"sandboxes": []}
 
 
 def test_it_is_gone_after_an_error_too(here: LocalCloud) -> None:
@@ -91,7 +91,7 @@ def test_it_is_gone_after_an_error_too(here: LocalCloud) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         commands.run_command(command=commands.Command(["echo", "a"]), front=RecordingFront(fail))
-    assert sandboxes.list_sandboxes() == {"sandboxes": []}
+    assert inventory.list_sandboxes() == {"sandboxes": []}
     items = here.client().list_microvms()["items"]
     assert {item["state"] for item in items} <= {"TERMINATING", "TERMINATED"}
 
@@ -105,7 +105,7 @@ def cloud_with_web() -> Iterator[LocalCloud]:
         work_in(cloud, patch)
         sandboxes.create_sandbox(name="web")
         yield cloud
-        assert sandboxes.remove_sandbox(name="web")["was_there"] is True
+        assert removal.remove_sandbox(name="web")["was_there"] is True
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.peers import Serve, json_answer
 from vmnest import errors, registry
-from vmnest.ops import commands, creation, lifecycle, sandboxes
+from vmnest.ops import adoption, commands, creation, inventory, lifecycle, pruning, removal, sandboxes
 
 ARN = "arn:aws:lambda:us-east-1:111122223333:microvm-image:demo"
 
@@ -68,8 +68,9 @@ def test_a_demand_does_not_show_its_payload() -> None:
 
 
 VERBS = [
-    *(sandboxes.create_sandbox, sandboxes.list_sandboxes, sandboxes.show_sandbox, sandboxes.inspect_sandbox),
-    *(sandboxes.remove_sandbox, commands.exec_command, commands.run_command),
+    *(sandboxes.create_sandbox, inventory.list_sandboxes, sandboxes.show_sandbox, sandboxes.inspect_sandbox),
+    *(adoption.adopt_sandbox, removal.remove_sandbox, removal.remove_sandboxes, removal.recorded_names),
+    *(pruning.plan_prune, pruning.prune_sandboxes, commands.exec_command, commands.run_command),
     *(lifecycle.stop_sandbox, lifecycle.start_sandbox, lifecycle.wait_for_sandbox),
 ]
 

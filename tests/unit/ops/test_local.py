@@ -9,7 +9,7 @@ import pytest
 from tests.support.cloud import LocalCloud
 from tests.support.image_works import ENDLESS, Works
 from vmnest import errors
-from vmnest.ops import local, sandboxes
+from vmnest.ops import local, removal, sandboxes
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_what_runs_is_described_with_its_sandboxes(here: LocalCloud) -> None:
     assert (status["states"], status["notes"]) == ({"RUNNING": 1}, [])
     with pytest.raises(errors.LocalBusyError, match="has 1 sandbox: web"):
         local.down()
-    sandboxes.remove_sandbox(name="web")
+    removal.remove_sandbox(name="web")
     assert local.status()["microvms"] == []
     assert local.status()["states"] in ({"TERMINATING": 1}, {"TERMINATED": 1})
     assert local.down() == {"stopped": True, "ended": []}

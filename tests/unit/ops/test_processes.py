@@ -13,7 +13,7 @@ from tests.support.cloud import LocalCloud, open_cloud
 from tests.support.fronts import LeavingFront, RecordingFront
 from vmnest import errors
 from vmnest.agent.outputs import ProcessInfo
-from vmnest.ops import lifecycle, processes, sandboxes
+from vmnest.ops import lifecycle, processes, removal, sandboxes
 from vmnest.ops.commands import Command, exec_command
 from vmnest.sandbox import Sandbox
 
@@ -33,7 +33,7 @@ def cloud_with_web() -> Iterator[LocalCloud]:
         work_in(cloud, patch)
         sandboxes.create_sandbox(name="web")
         yield cloud
-        assert sandboxes.remove_sandbox(name="web")["was_there"] is True
+        assert removal.remove_sandbox(name="web")["was_there"] is True
 
 
 @pytest.fixture(autouse=True)

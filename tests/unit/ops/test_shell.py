@@ -10,7 +10,7 @@ from tests.support.cloud import open_cloud
 from tests.support.fronts import RecordingFront
 from vmnest import errors
 from vmnest.agent.results import ExecResult
-from vmnest.ops import creation, lifecycle, sandboxes, shell
+from vmnest.ops import creation, lifecycle, removal, sandboxes, shell
 from vmnest.sandbox import Process
 
 
@@ -35,7 +35,7 @@ def box() -> Iterator[str]:
         ingress = ["HTTP_INGRESS", "SHELL_INGRESS"]
         sandboxes.create_sandbox(name="box", demand=creation.Demand(ingress=ingress))
         yield "box"
-        sandboxes.remove_sandbox(name="box")
+        removal.remove_sandbox(name="box")
 
 
 def test_without_a_terminal_its_input_is_a_script(box: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.control import vm
 from tests.support.peers import Serve, json_answer
 from vmnest import errors
-from vmnest.control.microvms import IdlePolicy, MicroVM
+from vmnest.control.microvms import IdlePolicy, MicroVM, MicroVMSummary
 from vmnest.deadline import Deadline
 from vmnest.ops import views
 from vmnest.registry import Record
@@ -63,6 +63,44 @@ def test_what_a_request_resumed_is_not_stopped_any_more() -> None:
 def test_a_view_has_the_same_members_whatever_is_known() -> None:
     record = Record("web", microvm_id="m-1")
     assert list(views.describe_record(record, state="GONE")) == list(views.describe(record, microvm()))
+
+
+def summary(**members: object) -> MicroVMSummary:
+    return MicroVMSummary("m-1", "RUNNING", "arn:image", "1.0", MOMENT)._replace(**members)  # type: ignore[arg-type]
+
+
+def test_what_a_list_does_not_tell_is_as_recorded() -> None:
+    policy = IdlePolicy(60, 0, False)._asdict()
+    record = Record("web", endpoint="e", max_duration=5400, idle_policy=policy, stopped_at=1.0)
+    view = views.describe_summary(record, summary(state="SUSPENDED"))
+    assert (view["state"], view["microvm_id"], view["endpoint"]) == ("SUSPENDED", "m-1", "e")
+    assert (view["image_arn"], view["image_version"]) == ("arn:image", "1.0")
+    assert (view["started_at"], view["expires_at"]) == ("2026-01-01T00:00:00+00:00", "2026-01-01T01:30:00+00:00")
+    assert (view["max_duration_seconds"], view["idle_policy"]) == (5400, policy)
+    assert view["stopped_at"] == "1970-01-01T00:00:01+00:00"
+    assert views.describe_summary(record, summary())["stopped_at"] is None
+    assert views.describe_summary(record, summary(state="TERMINATED"))["expires_at"] is None
+    assert list(view) == list(views.describe(record, microvm()))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_idle_duration_seconds": True}, {"max_idle_duration_seconds": 10**30}, {"auto_resume_enabled": 1},
+     {"suspended_duration_seconds": "\x1b[2J"}, {"suspended_duration_seconds": None}],
+    ids=str,
+)  # fmt: skip
+def test_what_a_file_says_of_a_policy_is_checked(wrong: dict[str, object]) -> None:
+    record = Record("web", idle_policy={**IdlePolicy()._asdict(), "later": 1})
+    assert views.describe_record(record, state="GONE")["idle_policy"] == IdlePolicy()._asdict()
+    record = Record("web", idle_policy={**IdlePolicy()._asdict(), **wrong})
+    assert views.describe_record(record, state="GONE")["idle_policy"] is None
+
+
+@pytest.mark.parametrize("seconds", [-1, 0, 10**30])
+def test_a_life_that_none_has_is_left_out(seconds: int) -> None:
+    view = views.describe_summary(Record("web", max_duration=seconds), summary())
+    assert (view["max_duration_seconds"], view["expires_at"]) == (None, None)
+    assert views.describe(Record("web"), microvm(max_duration_seconds=10**12))["expires_at"] is None
 
 
 def test_what_has_ended_does_not_expire() -> None:

@@ -1,0 +1,178 @@
+"""``ls``."""
+
+from __future__ import annotations
+
+from .. import errors, settings
+from ..ops import inventory, views
+from ..wire import names
+from . import output, render, tables, values, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from . import verbs
+
+__all__ = ["build_parser", "labels_of", "run"]
+
+
+class _Options(words.Options):
+    all: bool
+    label: list[tuple[str, str]] | None
+    state: list[str] | None
+    image: list[str] | None
+    wide: bool
+
+
+_NOTES = (
+    f"States: {', '.join(views.STATES)}; the last three are no words of the service.\n"
+    "IDLE/EXPIRES: after how long without a request it is suspended, and in how long it ends. In a narrow window\n"
+    "columns are left out, and long values cut; never in a pipe."
+)
+
+
+def build_parser(verb: verbs.Verb) -> words.Parser:
+    """The verb's options."""
+    parser = words.Parser(verb.title, summary=verb.summary, notes=_NOTES, options=_Options)
+    parser.switch("--all", help="also the MicroVMs that have no name here")
+    parser.option(
+        "--label",
+        metavar="KEY=VALUE",
+        kind=values.parse_label,
+        repeat=True,
+        help="only sandboxes that have this label (repeatable: all of them)",
+    )
+    parser.option(
+        "--state",
+        metavar="STATE",
+        kind=_parse_state,
+        repeat=True,
+        help="only sandboxes in this state (repeatable: one of them)",
+    )
+    parser.option(
+        "--image",
+        metavar="IMAGE",
+        repeat=True,
+        help="only sandboxes that were started from this image, an ARN or a name (repeatable: one of them)",
+    )
+    parser.switch("--wide", help="show all columns, and cut nothing")
+    return parser
+
+
+def _parse_state(text: str) -> str:
+    if text.upper() not in views.STATES:
+        raise ValueError(f"must be one of {', '.join(views.STATES)}: {text!r}")
+    return text.upper()
+
+
+def labels_of(given: Sequence[tuple[str, str]] | None) -> dict[str, str]:
+    """The labels of an option; each key may have one value."""
+    labels = dict(given or ())
+    if len(labels) < len(set(given or ())):
+        raise errors.UsageError("a sandbox has one value of a label", hint="Give each KEY once.")
+    return labels
+
+
+def run(verb: verbs.Verb, options: words.Options) -> int:
+    """Do it."""
+    assert isinstance(options, _Options)
+    output.remark_unusual_place(options=options)
+    labels = labels_of(options.label)
+    with output.progress("asking for the states", options=options):
+        data = inventory.list_sandboxes(
+            labels=labels,
+            states=options.state,
+            images=options.image,
+            unnamed=options.all,
+            local=options.local or None,
+            region=options.region,
+        )
+    listed, failed = _items(data, "sandboxes"), _items(data, "failed")
+    output.result(data, options=options, text=_table(listed, wide=options.wide) if listed else "")
+    if not listed:
+        output.remark(_none(options), options=options)
+    for message in dict.fromkeys(_reason(each) for each in listed if "error" in each):
+        output.remark(message, options=options)
+    for each in failed:
+        output.remark(f"{_place(each)} could not be asked: {_reason(each)}", options=options)
+    return 0
+
+
+def _items(data: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
+    found = data.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _reason(each: Mapping[str, object]) -> str:
+    error = each["error"]
+    assert isinstance(error, dict)
+    return str(error["message"])
+
+
+def _place(each: Mapping[str, object]) -> str:
+    if each["target"] == settings.TARGET_LOCAL:
+        return "the local cloud"
+    return f"AWS, {each['region']}," if each["region"] else "AWS"
+
+
+def _none(options: _Options) -> str:
+    place = " on this machine" if options.local else ""
+    if options.state or options.image:
+        return f"there are no such sandboxes{place}"
+    if options.label:
+        labels = set(options.label)
+        return f"no sandbox{place} has {'this label' if len(labels) == 1 else 'all these labels'}"
+    return f"there are no sandboxes{place}"
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def _table(listed: Sequence[Mapping[str, object]], *, wide: bool) -> str:
+    """Target and region are told where they differ."""
+    tells_target = wide or len({each["target"] for each in listed}) > 1
+    regions = {each["region"] for each in listed if each["target"] != settings.TARGET_LOCAL}
+    tells_region = wide or len(regions) > 1
+    columns = [
+        tables.Column("NAME", shrinks=True),
+        tables.Column("STATE", colours=tables.STATE_COLOURS),
+        *([tables.Column("TARGET", rank=2)] if tells_target else ()),
+        *([tables.Column("REGION", rank=3)] if tells_region else ()),
+        tables.Column("AGE", rank=1, right=True),
+        tables.Column("IMAGE", rank=4, shrinks=True),
+        *([tables.Column("VERSION", rank=4)] if wide else ()),
+        tables.Column("IDLE/EXPIRES", rank=3, right=True),
+        tables.Column("ID", rank=5),
+        tables.Column("ENDPOINT", rank=6),
+        *([tables.Column("LABELS", rank=6)] if wide else ()),
+    ]
+    rows = [_row(each, tells_target=tells_target, tells_region=tells_region, wide=wide) for each in listed]
+    return output.table(columns, rows, wide=wide)
+
+
+def _row(each: Mapping[str, object], *, tells_target: bool, tells_region: bool, wide: bool) -> tuple[object, ...]:
+    labels = each["labels"]
+    assert isinstance(labels, dict)
+    return (
+        each["name"],
+        each["state"],
+        *([each["target"]] if tells_target else ()),
+        *([None if each["target"] == settings.TARGET_LOCAL else each["region"]] if tells_region else ()),
+        render.render_age_since(each["started_at"] or each["created_at"]),
+        inventory.image_name(each["image_arn"]),
+        *([each["image_version"]] if wide else ()),
+        _limits(each),
+        each["microvm_id"],
+        each["endpoint"],
+        *([", ".join(f"{key}={value}" for key, value in labels.items()) or None] if wide else ()),
+    )
+
+
+def _limits(each: Mapping[str, object]) -> str | None:
+    """``15m/7h``: what is not known, or nothing any more, is a dash."""
+    if each["state"] in (*names.ENDED_STATES, views.GONE):
+        return None
+    policy, left = each["idle_policy"], render.render_time_until(each["expires_at"])
+    idle = policy.get("max_idle_duration_seconds") if isinstance(policy, dict) else None
+    shown = render.render_duration(idle) if isinstance(idle, int) else None
+    return None if shown is None and left is None else f"{render.to_printable(shown)}/{render.to_printable(left)}"

@@ -1,0 +1,217 @@
+"""``rm`` and ``prune``."""
+
+from __future__ import annotations
+
+from .. import errors
+from ..ops import pruning, removal
+from . import asking, output, render, tables, values, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from . import verbs
+
+__all__ = ["build_parser", "run"]
+
+
+class _RemoveOptions(words.Options):
+    all: bool
+    force: bool
+    yes: bool
+
+
+class _PruneOptions(words.Options):
+    older_than: float | None
+    all: bool
+    dry_run: bool
+    yes: bool
+
+
+def build_parser(verb: verbs.Verb) -> words.Parser:
+    """The verb's options."""
+    return _build_remove(verb) if verb.title == "rm" else _build_prune(verb)
+
+
+def _build_remove(verb: verbs.Verb) -> words.Parser:
+    parser = words.Parser(
+        verb.title,
+        summary=verb.summary,
+        names="[NAME...]",
+        without_name="vmnest ls lists all sandboxes. ",
+        options=_RemoveOptions,
+    )
+    parser.switch("--all", help="all sandboxes that are recorded (with --local: those on this machine); asks first")
+    parser.switch("--yes", help="with --all: do not ask")
+    parser.switch("--force", help="that a name is not recorded is no error")
+    return parser
+
+
+def _build_prune(verb: verbs.Verb) -> words.Parser:
+    parser = words.Parser(verb.title, summary=verb.summary, options=_PruneOptions)
+    parser.option(
+        "--older-than",
+        metavar="AGE",
+        kind=values.parse_seconds,
+        help="also end the sandboxes that began longer ago than this (seconds, or 90s, 15m, 2h); asks first",
+    )
+    parser.switch("--all", help="with --older-than: also the MicroVMs that have no name here")
+    parser.switch("--dry-run", help="only show what would be done")
+    parser.switch("--yes", help="do not ask")
+    return parser
+
+
+def run(verb: verbs.Verb, options: words.Options) -> int:
+    """Do it."""
+    output.remark_unusual_place(options=options)
+    if isinstance(options, _PruneOptions):
+        return _prune(options)
+    assert isinstance(options, _RemoveOptions)
+    _remove(options)
+    return 0
+
+
+# -- rm ----------------------------------------------------------------------------------------------------------------
+
+
+def _remove(options: _RemoveOptions) -> None:
+    if options.all == bool(options.names):
+        message = "--all and names contradict each other" if options.all else "the name is missing"
+        raise errors.UsageError(message, hint="Usage: vmnest rm NAME..., or vmnest rm --all")
+    local = options.local or None
+    chosen = removal.recorded_names(local=local) if options.all else options.names
+    if options.all and chosen and not options.yes:
+        asking.agree(
+            "".join(f"{render.to_printable(name)}\n" for name in chosen),
+            question="End these?",
+            refusal=f"this would end {_count(chosen)}",
+            options=options,
+        )
+    doing = f"ending {chosen[0] if len(chosen) == 1 else _count(chosen)}"
+    try:
+        with output.warnings_as_remarks(options=options), output.progress(doing, options=options):
+            data = removal.remove_sandboxes(names=chosen, force=options.force, local=local, region=options.region)
+    except errors.VmnestError as error:
+        report = _items(error.details, "report")
+        if report and not options.json:
+            _show(report, data={}, options=options)
+            for each in [each for each in report if "error" in each][1:]:
+                output.remark(_reason(each), options=options)
+        raise
+    _show(_items(data, "removed"), data=data, options=options)
+    if not chosen:
+        output.remark(f"there are no sandboxes{' on this machine' if local else ''}", options=options)
+
+
+def _count(chosen: Sequence[object]) -> str:
+    return f"{len(chosen)} sandbox{'' if len(chosen) == 1 else 'es'}"
+
+
+def _show(report: Sequence[Mapping[str, object]], *, data: object, options: words.Options) -> None:
+    """What became of each: as a table, or as data."""
+    columns = (tables.Column("NAME", shrinks=True), tables.Column("MICROVM", rank=1), "RESULT")
+    rows = [(each["name"], each["microvm_id"], _result(each)) for each in report]
+    output.result(data, options=options, text=output.table(columns, rows) if rows else "")
+    for each in report:
+        suspects = each.get("may_still_run")
+        if isinstance(suspects, list):
+            found = " or ".join(map(str, suspects))
+            output.remark(
+                f"the launch of {each['name']} was cut off; {found} may be its MicroVM, and was not ended",
+                options=options,
+            )
+
+
+def _result(each: Mapping[str, object]) -> str:
+    error = each.get("error")
+    if isinstance(error, dict):
+        return "not found" if error["code"] == errors.SandboxNotFoundError.code else "failed"
+    if not each["removed"]:
+        return "not recorded"
+    return "ended" if each["was_there"] else "gone already"
+
+
+# -- prune -------------------------------------------------------------------------------------------------------------
+
+
+def _prune(options: _PruneOptions) -> int:
+    """1 if something could not be asked, or not be done."""
+    local = options.local or None
+    with output.progress("asking for the states", options=options):
+        planned = pruning.plan_prune(
+            older_than=options.older_than, unnamed=options.all, local=local, region=options.region
+        )
+    found = _items(planned, "sandboxes")
+    if options.dry_run or not found:
+        data = {**planned, "dry_run": True} if options.dry_run else planned
+        output.result(data, options=options, text=_table(found, _TO_DO))
+        output.remark("nothing was changed" if found else "there is nothing to prune", options=options)
+        return _tell(planned, options=options)
+    ends = [each for each in found if each["action"] == pruning.END]
+    if ends and not options.yes:
+        asking.agree(
+            _table(found, _TO_DO),
+            question=f"End {len(ends)} of these?" if len(ends) < len(found) else "End these?",
+            refusal=f"this would end {_count(ends)}",
+            options=options,
+        )
+    with output.warnings_as_remarks(options=options), output.progress("pruning", options=options):
+        data = pruning.prune_sandboxes(
+            older_than=options.older_than, unnamed=options.all, only=found, local=local, region=options.region
+        )
+    output.result(data, options=options, text=_table(_items(data, "sandboxes"), _DONE))
+    return _tell(data, options=options)
+
+
+_TO_DO = {pruning.FORGET: "to be forgotten", pruning.END: "to be ended"}
+_DONE = {pruning.FORGET: "forgotten", pruning.END: "ended"}
+
+
+def _table(found: Sequence[Mapping[str, object]], results: Mapping[str, str]) -> str:
+    if not found:
+        return ""
+    columns = (
+        tables.Column("NAME", shrinks=True),
+        tables.Column("STATE", colours=tables.STATE_COLOURS),
+        tables.Column("AGE", rank=1, right=True),
+        tables.Column("MICROVM", rank=2),
+        "RESULT",
+    )
+    rows = [
+        (
+            each["name"],
+            each["state"],
+            render.render_age_since(each["started_at"] or each["created_at"]),
+            each["microvm_id"],
+            results[str(each["action"])],
+        )
+        for each in found
+    ]
+    return output.table(columns, rows)
+
+
+def _tell(data: Mapping[str, object], *, options: words.Options) -> int:
+    """What was left as it is, and why."""
+    for each in _items(data, "doubtful"):
+        place = f"AWS, {each['region']}," if each["region"] else "AWS"
+        output.remark(
+            f"{each['name']} was kept: {place} does not know its MicroVM, which may be in another account; "
+            f"vmnest rm {each['name']} forgets it",
+            options=options,
+        )
+    failed = _items(data, "failed")
+    for each in failed:
+        what = each.get("name") or each.get("microvm_id") or each["target"]
+        output.remark(f"{what} was kept: {_reason(each)}", options=options)
+    return 1 if failed else 0
+
+
+def _items(data: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
+    found = data.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _reason(each: Mapping[str, object]) -> str:
+    error = each["error"]
+    assert isinstance(error, dict)
+    return str(error["message"])

@@ -1,0 +1,161 @@
+"""Ending sandboxes and forgetting their names."""
+
+from __future__ import annotations
+
+from .. import errors, registry
+from ..deadline import Deadline
+from . import crowd, sandboxes, views
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..control import Control
+    from ..registry import Record
+
+__all__ = ["END_SECONDS", "end", "recorded_names", "remove_sandbox", "remove_sandboxes"]
+
+END_SECONDS = 30.0
+
+
+def remove_sandbox(
+    *,
+    name: str,
+    force: bool = False,
+    local: bool | None = None,
+    region: str | None = None,
+    timeout: float = END_SECONDS,
+) -> dict[str, object]:
+    """End a sandbox and forget its name. That its MicroVM has ended already is fine.
+
+    Args:
+        name: The sandbox.
+        force: That no such name is recorded is fine, too.
+        local: True: only look for it on this machine.
+        region: AWS region to ask, instead of the recorded one.
+        timeout: Seconds that this may take.
+    """
+    controls = views.Controls(region=region, deadline=Deadline(timeout))
+    return _remove(name, force=force, local=local, region=region, controls=controls, timeout=timeout)
+
+
+def remove_sandboxes(
+    *,
+    names: Sequence[str] = (),
+    everything: bool = False,
+    force: bool = False,
+    local: bool | None = None,
+    region: str | None = None,
+    timeout: float = END_SECONDS,
+) -> dict[str, object]:
+    """End sandboxes and forget their names, several at a time. What fails for one keeps none of the others.
+
+    Args:
+        names: The sandboxes.
+        everything: All that are recorded, instead.
+        force: That a name is not recorded is fine, too.
+        local: True: only look for them on this machine; False: only on AWS.
+        region: AWS region to ask, instead of the recorded ones.
+        timeout: Seconds that each may take.
+
+    Raises:
+        errors.VmnestError: the first failure, when all were tried. Of its details ``report`` tells what became of
+            each, and ``removed`` for which it went well.
+    """
+    known = {record.name: record for record in registry.open_default().all()}
+    names = recorded_names(local=local) if everything else list(dict.fromkeys(names))
+    controls = views.Controls(region=region, deadline=Deadline(timeout))
+    for name in names:
+        if name in known:
+            controls.try_reach(known[name])
+
+    def remove(name: str) -> dict[str, object] | errors.VmnestError:
+        try:
+            return _remove(name, force=force, local=local, region=region, controls=controls, timeout=timeout)
+        except errors.VmnestError as error:
+            return error
+
+    outcomes = crowd.map_parallel(remove, names)
+    removed = [each for each in outcomes if isinstance(each, dict)]
+    failures = [each for each in outcomes if isinstance(each, errors.VmnestError)]
+    if failures:
+        report = [
+            each if isinstance(each, dict) else _failed(name, known.get(name), each)
+            for name, each in zip(names, outcomes, strict=True)
+        ]
+        failures[0].details.update(removed=[each["name"] for each in removed], report=report)
+        raise failures[0]
+    return {"removed": removed}
+
+
+def recorded_names(*, local: bool | None = None) -> list[str]:
+    """The names of all sandboxes that are recorded.
+
+    Args:
+        local: True: only those on this machine; False: only those on AWS.
+    """
+    return [record.name for record in registry.open_default().all() if record.is_within(local)]
+
+
+def _failed(name: str, record: Record | None, error: errors.VmnestError) -> dict[str, object]:
+    microvm_id = None if record is None else record.microvm_id
+    return {"name": name, "microvm_id": microvm_id, "removed": False, "error": error.to_wire()}
+
+
+def _remove(
+    name: str, *, force: bool, local: bool | None, region: str | None, controls: views.Controls, timeout: float
+) -> dict[str, object]:
+    try:
+        record = sandboxes.require(name, local=local)
+    except errors.SandboxNotFoundError:
+        # One on the other target is no missing one: whoever forces it is to hear that it lives.
+        if force and registry.open_default().get(name) is None:
+            return {"name": name, "microvm_id": None, "removed": False, "was_there": False}
+        raise
+    return end(record, control=controls.reach(record), region=region, deadline=Deadline(timeout))
+
+
+def end(record: Record, *, control: Control, region: str | None, deadline: Deadline) -> dict[str, object]:
+    """End the MicroVM of a record, which may have ended already, and forget its name.
+
+    Args:
+        record: The record.
+        control: The control plane of its place.
+        region: The AWS region that was asked for, instead of the recorded one.
+        deadline: When to give up.
+    """
+    known = registry.open_default()
+    was_there = False
+    microvm_id = record.microvm_id or _adopt(record, control=control, deadline=deadline)
+    if microvm_id is not None:
+        was_there = control.microvms.terminate(microvm_id, deadline=deadline)
+        if not was_there and record.region not in (None, region or record.region):
+            # What another region does not know may well run where it was started.
+            raise errors.MicroVMNotFoundError(
+                f"region {region} has no MicroVM {microvm_id}; {record.name} is recorded in {record.region}",
+                hint="Leave --region out: a name finds its own region.",
+            )
+    suspects = [] if microvm_id or record.launch else _find_suspects(record, control=control, known=known)
+    # Only now: had the call failed, the name would be all that leads to what still runs.
+    known.remove(record.name, expected=record)
+    return {
+        "name": record.name,
+        "microvm_id": microvm_id,
+        "removed": True,
+        "was_there": was_there,
+        **({"may_still_run": suspects} if suspects else {}),
+    }
+
+
+def _adopt(record: Record, *, control: Control, deadline: Deadline) -> str | None:
+    """The MicroVM of a launch that was cut off before its id was recorded."""
+    from ..sandbox import launch
+
+    return launch.adopt(record, control=control, deadline=deadline)
+
+
+def _find_suspects(record: Record, *, control: Control, known: registry.Registry) -> list[str]:
+    """The MicroVMs that a launch which was cut off, and whose parameters nobody kept, may have left."""
+    from ..sandbox import launch
+
+    return launch.find_suspects(record, control=control, registry=known)
