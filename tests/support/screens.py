@@ -1,11 +1,15 @@
-"""This process's own standard stream on a terminal, for as long as a test wants it."""
+"""This process's own standard stream on a terminal, for as long as a test wants it, and what comes from one."""
 
 from __future__ import annotations
 
 import os
+import re
+import select
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+WAIT_SECONDS = 60.0
 
 
 @contextmanager
@@ -27,3 +31,18 @@ def on_terminal(fd: int) -> Iterator[int]:
         os.dup2(kept, fd)
         os.close(kept)
         os.close(master)
+
+
+def read_until(fd: int, text: bytes | re.Pattern[bytes]) -> bytes:
+    """All that comes from ``fd`` until the text is there: what was written at once may come in pieces.
+
+    With a pattern, until it is found. It fails when nothing more comes.
+    """
+    pattern = re.compile(re.escape(text)) if isinstance(text, bytes) else text
+    seen = b""
+    while not pattern.search(seen):
+        ready, _, _ = select.select([fd], [], [], WAIT_SECONDS)
+        data = os.read(fd, 65536) if ready else b""
+        assert data, f"{pattern.pattern!r} did not come: {seen!r}"
+        seen += data
+    return seen

@@ -2,25 +2,15 @@ from __future__ import annotations
 
 import os
 import pty
-import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from tests.support.terminals import WAIT_SECONDS
+from tests.support.screens import read_until
 from vmnest import errors
 from vmnest.cli import asking, words
-
-
-def read_until(ours: int, text: bytes) -> None:
-    """Read what the terminal shows, which comes in pieces, until the text is there."""
-    seen = b""
-    while text not in seen:
-        ready, _, _ = select.select([ours], [], [], WAIT_SECONDS)
-        assert ready, seen
-        seen += os.read(ours, 1000)
 
 
 def options(*, json: bool = False) -> words.Options:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.screens import on_terminal
+from tests.support.screens import on_terminal, read_until
 from vmnest import errors
 from vmnest.cli import copying, terminal, verbs, words
 
@@ -153,9 +154,7 @@ def test_a_terminal_is_not_flooded_by_what_was_not_copied(count: int, lines: int
     skipped = [{"path": str(number), "reason": "a socket"} for number in range(count)]
     with on_terminal(terminal.STDERR) as screen:
         copying._tell_what_is_left_out(skipped, options=parse("a", "demo:"))
-        text = b""
-        while text.count(b"\n") < lines:
-            text += os.read(screen, 65536)
+        text = read_until(screen, re.compile(rb"(.*\n){%d}" % lines))
     said = text.decode().splitlines()
     assert len(said) == lines
     last = "9: a socket" if count == 10 else f"and {count - 10} more; --json tells all"

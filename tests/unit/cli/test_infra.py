@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.memory_account import MemoryAccount
 from tests.support.sandbox_yaml import write, write_stack
-from tests.support.screens import on_terminal
+from tests.support.screens import on_terminal, read_until
 from vmnest import errors
 from vmnest.cli import failure, infra, terminal, verbs
 from vmnest.cli.main import main
@@ -124,13 +124,6 @@ def test_without_a_terminal_destroy_wants_to_be_told_that_it_is_meant(
     assert "role: removed demo-exec\n" in err
 
 
-def read_until(screen: int, text: bytes) -> str:
-    seen = b""
-    while text not in seen:
-        seen += os.read(screen, 65536)
-    return seen.decode()
-
-
 @pytest.mark.parametrize(("answer", "status"), [(b"y\n", 0), (b"YES\n", 0), (b"\n", 1), (b"n\n", 1), (b"\x04", 1)])
 def test_on_a_terminal_destroy_asks(
     stack: MemoryAccount, capfd: pytest.CaptureFixture[str], answer: bytes, status: int
@@ -140,7 +133,7 @@ def test_on_a_terminal_destroy_asks(
     with on_terminal(terminal.STDIN) as keys, on_terminal(terminal.STDERR) as screen:
         os.write(keys, answer)
         assert main(["infra", "destroy"]) == status
-        shown = read_until(screen, b"nothing was removed" if status else b"role: removed demo-exec")
+        shown = read_until(screen, b"nothing was removed" if status else b"role: removed demo-exec").decode()
     assert shown.startswith("demo/dev on AWS, us-east-1: 4 to remove\n  - delete  image")
     assert "\nRemove this? [y/N] " in shown
     assert (stack.inventory() == before) is (status == 1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import re
 import threading
 
 import pytest
 
 from tests.support.clock import FakeClock
-from tests.support.screens import on_terminal
+from tests.support.screens import on_terminal, read_until
 from vmnest.cli import infra_progress, terminal
 from vmnest.cli.infra_progress import Board
 from vmnest.infra.plan import Plan
@@ -166,12 +166,12 @@ def test_on_a_terminal_what_is_under_way_is_drawn_and_wiped(clock: FakeClock) ->
     with on_terminal(terminal.STDERR) as master, make(clock, is_terminal=True) as board:
         board.on_begin(A)
         board.on_event(A, event("start", "begins"))
-        assert os.read(master, 1024) == b"\rimage: begins ... 0 s\x1b[K"
+        assert read_until(master, b"\x1b[K").startswith(b"\rimage: begins ... 0 s\x1b[K")
         clock.advance(3)
         board.on_event(A, event("progress", "IN_PROGRESS"))
-        assert b"\rimage: IN_PROGRESS ... 3 s\x1b[K" in os.read(master, 1024)
+        read_until(master, b"\rimage: IN_PROGRESS ... 3 s\x1b[K")
         board.on_event(A, event("done", "ready"))
-        assert b"\r\x1b[Kimage: ready (3 s)\n" in os.read(master, 1024)
+        read_until(master, b"\r\x1b[Kimage: ready (3 s)\n")
 
 
 def test_the_line_is_drawn_anew_by_itself_and_is_gone_at_the_end(
@@ -181,11 +181,8 @@ def test_the_line_is_drawn_anew_by_itself_and_is_gone_at_the_end(
     with on_terminal(terminal.STDERR) as master:
         with make(clock, is_terminal=True) as board:
             board.on_event(A, event("start", "begins"))
-            seen = b""
-            while seen.count(b"\rimage: begins") < 3:
-                seen += os.read(master, 1024)
-        while not seen.endswith(b"\r\x1b[K"):
-            seen += os.read(master, 1024)
+            read_until(master, re.compile(rb"(\rimage: begins.*){3}"))
+        read_until(master, re.compile(rb"\r\x1b\[K\Z"))
     assert not [thread for thread in threading.enumerate() if thread.name == "vmnest-board"]
 
 
@@ -193,8 +190,8 @@ def test_a_line_never_wraps(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(terminal, "size", lambda: (30, 24))
     with on_terminal(terminal.STDERR) as master, make(clock, is_terminal=True) as board:
         board.on_event(A, event("start", "x" * 100))
-        drawn = os.read(master, 1024)
-    assert drawn == b"\r" + b"image: " + b"x" * 22 + b"\x1b[K"
+        drawn = read_until(master, b"\x1b[K")
+    assert drawn.startswith(b"\rimage: " + b"x" * 22 + b"\x1b[K")
     for text in ("\u4e16" * 40, "a\u0301" * 40):
         assert len(infra_progress._cut(text, 20)) in range(5, 41)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.screens import on_terminal
+from tests.support.screens import on_terminal, read_until
 from vmnest.agent.entries import Entry
 from vmnest.cli import listing, terminal
 
@@ -53,11 +53,11 @@ def test_names_are_raw_for_other_programs(capfdbinary: pytest.CaptureFixture[byt
 def test_on_a_terminal_they_are_safe_unless_they_are_for_xargs() -> None:
     with on_terminal(terminal.STDOUT) as screen:
         listing.Lister(long=False, ends_with_nul=False).write(entry("/d/" + ODD), below="/d")
-        assert os.read(screen, 1000) == b"a\\xff\\nb\\x1b[31m\n"
+        assert read_until(screen, b"\n") == b"a\\xff\\nb\\x1b[31m\n"
         listing.Lister(long=True, ends_with_nul=False).write(entry("l", target="\x1b", type="link"), below=".")
-        assert os.read(screen, 1000).endswith(b"l -> \\x1b\n")
+        assert read_until(screen, b"\n").endswith(b"l -> \\x1b\n")
         listing.Lister(long=False, ends_with_nul=True).write(entry("/d/" + ODD), below="/d")
-        assert os.read(screen, 1000) == b"a\xff\nb\x1b[31m\0"
+        assert read_until(screen, b"\0") == b"a\xff\nb\x1b[31m\0"
 
 
 def test_a_long_line_has_the_facts(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

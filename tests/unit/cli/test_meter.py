@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.screens import on_terminal
+from tests.support.screens import on_terminal, read_until
 from vmnest import errors
 from vmnest.cli import meter, render, terminal
 
@@ -92,21 +92,14 @@ def test_the_rate_is_that_of_the_latest_seconds() -> None:
     assert pace.rate(21.0, 0) == 0.0  # it was cut, and begins anew
 
 
-def read_until(master: int, pattern: bytes) -> bytes:
-    seen = b""
-    while not re.search(pattern, seen):
-        seen += os.read(master, 4096)
-    return seen
-
-
 def test_it_shows_itself_follows_and_is_wiped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter, "SHOWN_AFTER_SECONDS", 0.0)
     with on_terminal(terminal.STDERR) as screen:
         with meter.Meter("copying", shown=True) as shown:
-            read_until(screen, rb"\rcopying \.\.\. 0 s\x1b\[K")
+            read_until(screen, b"\rcopying ... 0 s\x1b[K")
             shown.take(Step(MIB, 2 * MIB, "a"))
-            read_until(screen, rb"\rcopying 1\.0 MiB of 2\.0 MiB, 50 %")
-        assert read_until(screen, rb"\r\x1b\[K$").endswith(b"\r\x1b[K")
+            read_until(screen, b"\rcopying 1.0 MiB of 2.0 MiB, 50 %")
+        read_until(screen, re.compile(rb"\r\x1b\[K\Z"))
     assert "vmnest-meter" not in [thread.name for thread in threading.enumerate()]
 
 
