@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ops import cost
-from . import output, render, tables, words
+from . import output, tables, terminal, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from . import verbs
 
 __all__ = ["build_parser", "render_amount", "run"]
+
+
+LEAST_ROOM = 20  # in a narrower window nothing is readable anyway
 
 
 class _Options(words.Options):
@@ -89,11 +92,20 @@ def _parts(data: Mapping[str, object]) -> Iterator[str]:
         yield output.table(_IMAGES, rows)
     assumptions = data["assumptions"]
     assert isinstance(assumptions, list)
-    lines = [render.to_printable(line) for line in assumptions]
-    if len(lines) == 1:
-        yield f"{lines[0]}\n"
-    elif lines:
-        yield "An estimate:\n" + "".join(f"- {line}\n" for line in lines)
+    if len(assumptions) == 1:
+        yield _wrapped(assumptions[0])
+    elif assumptions:
+        yield "An estimate:\n" + "".join(_wrapped(line, mark="- ") for line in assumptions)
+
+
+def _wrapped(line: str, *, mark: str = "") -> str:
+    """A line, broken between words where a terminal would break it within one."""
+    if not terminal.is_terminal(terminal.STDOUT):
+        return f"{mark}{line}\n"
+    import textwrap
+
+    room = max(LEAST_ROOM, terminal.size()[0] - 1)
+    return textwrap.fill(line, room, initial_indent=mark, subsequent_indent=" " * len(mark)) + "\n"
 
 
 _AMOUNTS = ("per_hour", "so_far", "until_expiry")

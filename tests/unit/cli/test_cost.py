@@ -8,8 +8,9 @@ import re
 import pytest
 
 from tests.support.costs import Account, microvm
+from tests.support.screens import on_terminal, read_until
 from vmnest import registry
-from vmnest.cli import cost
+from vmnest.cli import cost, terminal
 from vmnest.cli.main import main
 from vmnest.registry import Record
 
@@ -93,6 +94,17 @@ def test_all_shows_what_has_no_name_by_its_id_and_what_cannot_be_asked(
     captured = capfd.readouterr()
     assert "(microvm-lost)  RUNNING" in captured.out
     assert "vmnest: us-east-1 is left out: " in captured.err
+
+
+def test_in_a_narrow_window_lines_break_between_words(priced: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(priced, "web")
+    monkeypatch.setattr(terminal, "size", lambda: (40, 24))
+    with on_terminal(terminal.STDOUT) as screen:
+        assert main(["cost"]) == 0
+        lines = read_until(screen, b"INACTIVE.\n").decode().splitlines()
+    assert max(map(len, lines[lines.index("An estimate:") :])) < 40
+    assert "- A sandbox that runs is taken to keep" in lines
+    assert "  to its baseline; what it uses beyond" in lines
 
 
 def test_json_is_the_same_data(priced: Account, capfd: pytest.CaptureFixture[str]) -> None:
