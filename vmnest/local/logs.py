@@ -17,7 +17,7 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from .. import deadline, errors
 from ..wire import names
@@ -116,7 +116,8 @@ class Logs:
     def write(self, group: str, stream: str, lines: Iterable[tuple[float, str]]) -> None:
         """Add lines, each with its time (seconds); makes group and stream where they are not.
 
-        It does not raise: what is told in a log goes on without it.
+        It does not raise: what is told in a log goes on without it. Times do not go back, even if the clock does:
+        whoever follows a log goes on from the time of its last line.
         """
         events = [(int(when * 1000), text) for when, text in lines]
         try:
@@ -125,7 +126,8 @@ class Logs:
                     self.create_group(group)
                 if stream not in self._groups[group].streams:
                     self.create_stream(group, stream)
-                self.put(group, stream, events)
+                least = self._groups[group].streams[stream].last or 0
+                self.put(group, stream, [(max(when, least), text) for when, text in events])
         except (errors.VmnestError, OSError) as error:
             _LOG.warning("%d lines for the log %s %s were lost: %s", len(events), group, stream, error)
 
@@ -227,16 +229,26 @@ class Logs:
             found.size += len(data)
             found.note(numbered)
 
+    def end(self, group: str, stream: str) -> tuple[int, int]:
+        """Time and number that no event of the stream is beyond. Raises as ``events`` does."""
+        with self._lock:
+            found = self._stream(group, stream)
+            return found.last or 0, found.next_number - 1
+
     def events(self, group: str, stream: str) -> list[Event]:
         """A stream's events, by time and then as they came, but for those beyond the group's retention.
 
         Raises:
             faults.Fault: there is no such group or stream.
         """
-        with self._lock:
+        with self._lock, contextlib.ExitStack() as stack:
             found = self._stream(group, stream)
             days = self._held(group).group.retention_days
-            events = [*_read(found.path + _OLDER), *_read(found.path + _NEWER)]
+            files = _open_both(found, stack)
+            opened = stack.pop_all()
+        # Read without the lock: files only grow, and one that is dropped meanwhile is open.
+        with opened:
+            events = [event for file in files for event in _parse_events(file)]
         oldest = self._now() - days * _DAY_MS if days is not None else None
         kept = [event for event in events if oldest is None or event.time >= oldest]
         return sorted(kept, key=lambda event: (event.time, event.number))
@@ -322,22 +334,31 @@ def _size(held: _Held) -> int:
     return sum(stream.size + stream.older_size for stream in held.streams.values())
 
 
-def _lines(path: str) -> Iterator[object]:
+def _open_both(stream: Stream, stack: contextlib.ExitStack) -> list[BinaryIO]:
+    """The files of a stream that are there, the older one first; the stack closes them."""
+    files: list[BinaryIO] = []
+    for suffix in (_OLDER, _NEWER):
+        with contextlib.suppress(FileNotFoundError):
+            files.append(stack.enter_context(open(stream.path + suffix, "rb")))  # noqa: SIM115 - it is
+    return files
+
+
+def _lines(file: BinaryIO) -> Iterator[object]:
     """The JSON values in a file; a line that was cut short is passed over."""
-    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-        for line in file:
-            with contextlib.suppress(ValueError):
-                yield json.loads(line)
+    for line in file:
+        with contextlib.suppress(ValueError):
+            yield json.loads(line)
 
 
-def _read(path: str) -> Iterator[Event]:
-    for line in _lines(path):
+def _parse_events(file: BinaryIO) -> Iterator[Event]:
+    for line in _lines(file):
         if isinstance(line, list) and [type(part) for part in line] == [int, int, int, str]:
             yield Event(*line)
 
 
 def _load_stream(path: str) -> Stream | None:
-    head = next(_lines(path), None)
+    with open(path, "rb") as file:
+        head = next(_lines(file), None)
     base = path.removesuffix(_NEWER)
     if not isinstance(head, dict) or _digest(str(head.get("stream"))) != os.path.basename(base):
         _LOG.warning("%s is damaged, and kept as %s%s", path, os.path.basename(path), keeping.BAD)
@@ -346,7 +367,8 @@ def _load_stream(path: str) -> Stream | None:
     _end_line(path)
     created = head.get("created")
     stream = Stream(str(head["stream"]), created=created if isinstance(created, int) else 0, path=base)
-    events = [*_read(base + _OLDER), *_read(path)]
+    with contextlib.ExitStack() as stack:
+        events = [event for each in _open_both(stream, stack) for event in _parse_events(each)]
     if events:
         stream.note(events)
     stream.size = os.stat(path).st_size

@@ -163,14 +163,14 @@ class LogsService:
         if prefix and by_time:
             raise _invalid("Cannot order by LastEventTime with a logStreamNamePrefix.")
         found = [stream for stream in self._logs.streams(group.name) if stream.name.startswith(prefix)]
-        if by_time:
-            found.sort(key=lambda stream: (stream.last or 0, stream.name))
-        if params.get("descending") is True:
-            found.reverse()
-        # The order may change between two pages: the token is a number.
-        numbered = list(enumerate(found, 1))
-        chosen, token = _page(numbered, params, key=lambda item: f"{item[0]:08d}")
-        return {"logStreams": [_describe_stream(group, stream) for _, stream in chosen], **token}
+        is_descending = params.get("descending") is True
+        if not by_time:
+            chosen, token = _page(found, params, key=lambda stream: stream.name, is_descending=is_descending)
+            return {"logStreams": [_describe_stream(group, stream) for stream in chosen], **token}
+        found.sort(key=lambda stream: (stream.last or 0, stream.name), reverse=is_descending)
+        # This order may change between two pages: the token is a number.
+        numbered, token = _page(list(enumerate(found, 1)), params, key=lambda item: f"{item[0]:08d}")
+        return {"logStreams": [_describe_stream(group, stream) for _, stream in numbered], **token}
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -189,16 +189,19 @@ class LogsService:
         return {"nextSequenceToken": str(now), **told}
 
     def _get_events(self, params: Params) -> Params:
-        events = _within(self._logs.events(_group(params), _stream(params)), params)
+        group, name = _group(params), _stream(params)
         limit = _limit(params, most=MAX_BATCH_EVENTS)
         token = _text(params, "nextToken")
         at = None if token is None else _parse_token(token)
         backward = at is not None and at[0] == "b"
+        # Who follows a log asks again and again whether there is more: no file need be read to say no.
+        is_over = at is not None and not backward and at[1:] >= self._logs.end(group, name)
+        events = [] if is_over else _within(self._logs.events(group, name), params)
         if at is not None:
             place = (at[1], at[2])
             events = [event for event in events if (_place(event) < place if backward else _place(event) > place)]
         from_head = not backward and (at is not None or params.get("startFromHead") is True)
-        chosen = _fitting(events if from_head else events[::-1], limit)
+        chosen = _fitting(events if from_head else events[::-1], limit, size=_size)
         chosen = chosen if from_head else chosen[::-1]
         # Whoever has read to the end asks by the same token again, and finds what is new.
         here = (at[1], at[2]) if at is not None else (0, 0)
@@ -216,7 +219,7 @@ class LogsService:
         wanted, prefix = _texts(params, "logStreamNames"), _text(params, "logStreamNamePrefix")
         if wanted and prefix is not None:
             raise _invalid("logStreamNames and logStreamNamePrefix cannot both be given.")
-        streams = [stream.name for stream in self._logs.streams(group)]
+        streams = {stream.name: stream for stream in self._logs.streams(group)}
         for name in wanted:
             if name not in streams:
                 raise logs.no_such("log stream")
@@ -225,11 +228,12 @@ class LogsService:
         found = [
             (event, name)
             for name in searched
-            for event in _within(self._logs.events(group, name), params)
+            if _may_have(streams[name], params)
+            for event in _within(self._logs.events(group, name), params, is_end_within=True)
             if matches(event.message)
         ]
         found.sort(key=lambda item: (item[0].time, item[1], item[0].number))
-        chosen, token = _page(found, params, key=_key_of_found, most=MAX_BATCH_EVENTS, default=MAX_BATCH_EVENTS)
+        chosen, token = _page(found, params, key=_key_of_found, most=MAX_BATCH_EVENTS, size=lambda item: _size(item[0]))
         return {
             "events": [
                 {
@@ -289,22 +293,33 @@ def _key_of_found(item: tuple[logs.Event, str]) -> str:
     return f"{event.time:014d}\0{name}\0{event.number:012d}"  # NUL: no name has it
 
 
-def _within(events: Sequence[logs.Event], params: Params) -> list[logs.Event]:
+def _within(events: Sequence[logs.Event], params: Params, *, is_end_within: bool = False) -> list[logs.Event]:
+    """Those from ``startTime`` to ``endTime``, which itself is within for one operation and not for the other."""
     start, end = params.get("startTime"), params.get("endTime")
     first = start if isinstance(start, int) else 0
-    behind = end if isinstance(end, int) else None
+    behind = end + is_end_within if isinstance(end, int) else None
     return [event for event in events if event.time >= first and (behind is None or event.time < behind)]
 
 
-def _fitting(events: Sequence[logs.Event], limit: int) -> list[logs.Event]:
+def _may_have(stream: logs.Stream, params: Params) -> bool:
+    """Whether the stream can have events since ``startTime``: most of a group ended long ago, and need not be read."""
+    start = params.get("startTime")
+    return stream.last is not None and (not isinstance(start, int) or stream.last >= start)
+
+
+def _size(event: logs.Event) -> int:
+    return len(event.message.encode("utf-8", "replace")) + _EVENT_OVERHEAD
+
+
+def _fitting(items: Sequence[Item], limit: int, *, size: Callable[[Item], int]) -> list[Item]:
     """As many as an answer may have; one at least."""
-    chosen: list[logs.Event] = []
-    size = 0
-    for event in events[:limit]:
-        size += len(event.message.encode("utf-8", "replace")) + _EVENT_OVERHEAD
-        if chosen and size > MAX_ANSWER_BYTES:
+    chosen: list[Item] = []
+    total = 0
+    for item in items[:limit]:
+        total += size(item)
+        if chosen and total > MAX_ANSWER_BYTES:
             break
-        chosen.append(event)
+        chosen.append(item)
     return chosen
 
 
@@ -324,12 +339,23 @@ def _parse_token(token: str) -> tuple[str, int, int]:
 
 
 def _page(
-    items: Sequence[Item], params: Params, *, key: Callable[[Item], str], most: int = 50, default: int = 50
+    items: Sequence[Item],
+    params: Params,
+    *,
+    key: Callable[[Item], str],
+    is_descending: bool = False,
+    most: int = 50,
+    size: Callable[[Item], int] = lambda item: 0,
 ) -> tuple[list[Item], dict[str, str]]:
+    """The items, ordered by their keys, of the page that is asked for, and the token of the next one."""
+    ordered = items[::-1] if is_descending else items
     token = _text(params, "nextToken")
-    after = "" if token is None else _parse_page_token(token)
-    rest = [item for item in items if key(item) > after]
-    chosen = rest[: _limit(params, most=most, default=default)]
+    after = None if token is None else _parse_page_token(token)
+    if after is None:
+        rest = list(ordered)
+    else:
+        rest = [item for item in ordered if (key(item) < after if is_descending else key(item) > after)]
+    chosen = _fitting(rest, _limit(params, most=most), size=size)
     if len(chosen) == len(rest):
         return chosen, {}
     return chosen, {"nextToken": base64.urlsafe_b64encode(key(chosen[-1]).encode("utf-8", "replace")).decode()}
@@ -406,10 +432,10 @@ def _tags(params: Params) -> dict[str, str]:
     return {str(key): str(value) for key, value in told.items()}
 
 
-def _limit(params: Params, *, most: int, default: int | None = None) -> int:
+def _limit(params: Params, *, most: int) -> int:
     value = params.get("limit")
     if value is None:
-        return default or most
+        return most
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise _invalid(f"limit must be a number from 1 to {most}.")
     return value

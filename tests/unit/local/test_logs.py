@@ -35,6 +35,15 @@ class TestWrite:
         assert messages(kept) == ["a", "b", "c"]
         assert [event.time for event in kept.events(GROUP, STREAM)] == [1000, 2500, 2500]
 
+    def test_times_do_not_go_back_with_the_clock(self, kept):
+        kept.write("g", "s", [(20, "b")])
+        kept.write("g", "s", [(10, "c"), (21, "d")])
+        assert [(event.time, event.message) for event in kept.events("g", "s")] == [
+            (20_000, "b"),
+            (20_000, "c"),
+            (21_000, "d"),
+        ]
+
     def test_it_does_not_raise(self, kept, tmp_path, caplog):
         kept.write(GROUP, STREAM, [(1, "a")])
         (folder,) = (tmp_path / "account" / "logs").iterdir()

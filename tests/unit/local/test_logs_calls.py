@@ -102,6 +102,24 @@ class TestGroupsAndStreams:
         (stream,) = full.ask("DescribeLogStreams", logGroupName=GROUP, logStreamNamePrefix="s")["logStreams"]
         assert (stream["firstEventTimestamp"], stream["lastEventTimestamp"]) == (NOW, NOW + 4)
 
+    @pytest.mark.parametrize("is_descending", [False, True], ids=["ascending", "descending"])
+    def test_pages_of_streams_stay_in_step_while_others_are_made(self, stage, is_descending):
+        stage.ask("CreateLogGroup", logGroupName=GROUP)
+        for name in ("b", "d", "f", "h"):
+            stage.ask("CreateLogStream", logGroupName=GROUP, logStreamName=name)
+        found, token, new = [], {}, iter("aceg")
+        while True:
+            options = {"limit": 1, "descending": is_descending, **token}
+            answer = stage.ask("DescribeLogStreams", logGroupName=GROUP, **options)
+            found += [stream["logStreamName"] for stream in answer["logStreams"]]
+            if "nextToken" not in answer:
+                break
+            token = {"nextToken": answer["nextToken"]}
+            for name in next(new, ""):
+                stage.ask("CreateLogStream", logGroupName=GROUP, logStreamName=name)
+        assert found == sorted(set(found), reverse=is_descending)
+        assert set(found) >= set("bdfh")
+
     def test_tags(self, full):
         arn = "arn:aws:logs:us-east-1:000000000000:log-group:/a/b"
         full.ask("TagResource", resourceArn=arn, tags={"b": "2"})
@@ -162,6 +180,14 @@ class TestGet:
         full.put((9, "more"))
         assert messages(self.get(full, nextToken=token)) == ["more"]
 
+    def test_who_is_at_the_end_costs_no_reading(self, full, tmp_path):
+        token = self.get(full)["nextForwardToken"]
+        for path in tmp_path.rglob("*.jsonl"):
+            path.unlink()
+        assert self.get(full, nextToken=token)["nextForwardToken"] == token
+        since = {"logGroupName": GROUP, "startTime": NOW + 5}
+        assert full.ask("FilterLogEvents", **since)["events"] == []
+
     def test_times_bound_it(self, full):
         assert messages(self.get(full, startTime=NOW + 1, endTime=NOW + 3)) == ["line 1", "line 2"]
 
@@ -193,6 +219,7 @@ class TestFilter:
         found = self.find(full, startTime=NOW + 2)
         assert messages(found) == ["other 2", "line 2", "line 3", "line 4"]
         assert len({event["eventId"] for event in found["events"]}) == 4
+        assert messages(self.find(full, startTime=NOW + 1, endTime=NOW + 2)) == ["line 1", "other 2", "line 2"]
 
     def test_a_pattern_and_a_stream_choose(self, full):
         assert messages(self.find(full, filterPattern="2")) == ["other 2", "line 2"]
@@ -203,14 +230,18 @@ class TestFilter:
         missing = {"logGroupName": GROUP, "logStreamNames": ["none"]}
         assert full.refused("FilterLogEvents", **missing) == "ResourceNotFoundException"
 
-    def test_pages_together_are_the_whole(self, full):
+    @pytest.mark.parametrize(("limit", "most"), [(2, 1 << 20), (1000, 70)], ids=["events", "bytes"])
+    def test_pages_together_are_the_whole(self, full, monkeypatch, limit, most):
+        monkeypatch.setattr(logs_calls, "MAX_ANSWER_BYTES", most)
         found, token = [], {}
         while True:
-            answer = self.find(full, limit=2, **token)
+            answer = self.find(full, limit=limit, **token)
+            assert 1 <= len(answer["events"]) <= 2
             found += messages(answer)
             if "nextToken" not in answer:
                 break
             token = {"nextToken": answer["nextToken"]}
+        monkeypatch.undo()
         assert found == messages(self.find(full))
 
 
