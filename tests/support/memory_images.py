@@ -122,7 +122,7 @@ class MemoryImages(_Calls):
     def ListMicrovmImages(self, nameFilter: str = "", nextToken: str = "") -> Params:
         return {"items": [self._answer(image) for image in self.known.values() if nameFilter in image["name"]]}
 
-    def ListMicrovms(self, imageIdentifier: str) -> Params:
+    def ListMicrovms(self, imageIdentifier: str, maxResults: int = 50) -> Params:
         state = "RUNNING" if self.has_microvms else "TERMINATED"
         began = datetime(2026, 9, 15, tzinfo=timezone.utc)
         members = {"imageArn": imageIdentifier, "imageVersion": "1.0", "startedAt": began}
