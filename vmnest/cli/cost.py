@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["build_parser", "render_amount", "run"]
 
-
 LEAST_ROOM = 20  # in a narrower window nothing is readable anyway
 
 
