@@ -29,6 +29,7 @@ Wire = Mapping[str, object]
 
 MAX_LIFETIME_SECONDS = 28800
 MAX_TOKEN_MINUTES = 60
+_MOST_STARTED = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -100,15 +101,18 @@ def get_microvm(cloud: Cloud, call: Call) -> Wire:
 
 
 def list_microvms(cloud: Cloud, call: Call) -> Wire:
-    """ListMicrovms, ended ones included."""
+    """ListMicrovms, ended ones included; the latest first, since those are what most callers look for.
+
+    One that is started between two pages is on neither.
+    """
     image, label = call.params.get("imageIdentifier"), _text(call.params, "imageVersion")
     version = None if label is None else f"{image_records.parse_number(label)}.0"
     found = [
         record
-        for record in cloud.vms.all()
+        for record in reversed(cloud.vms.all())
         if image in {None, record.spec.image_arn} and version in {None, record.spec.image_version}
     ]
-    chosen, token = paging.page(found, call.params, key=lambda record: record.number)
+    chosen, token = paging.page(found, call.params, key=lambda record: _MOST_STARTED - record.number)
     return {"items": [_summarize(record) for record in chosen], "nextToken": token}
 
 

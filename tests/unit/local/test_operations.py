@@ -157,18 +157,20 @@ class TestRun:
 
 
 class TestList:
-    def test_items_are_summaries_in_order(self, stage):
+    def test_items_are_summaries_the_latest_first(self, stage):
         started = [run(stage) for _ in range(3)]
         found = call(stage, "ListMicrovms")
-        assert [item["microvmId"] for item in found["items"]] == [one["microvmId"] for one in started]
+        assert [item["microvmId"] for item in found["items"]] == [one["microvmId"] for one in started[::-1]]
         assert set(found["items"][0]) == {"microvmId", "state", "imageArn", "imageVersion", "startedAt"}
         assert found["nextToken"] is None
 
     def test_pages_follow_each_other(self, stage):
         started = [run(stage)["microvmId"] for _ in range(3)]
         first = call(stage, "ListMicrovms", maxResults=2)
+        run(stage)
         second = call(stage, "ListMicrovms", maxResults=2, nextToken=first["nextToken"])
-        assert [item["microvmId"] for item in first["items"] + second["items"]] == started
+        assert [item["microvmId"] for item in first["items"] + second["items"]] == started[::-1]
+        assert second["nextToken"] is None
 
     @pytest.mark.parametrize(
         ("params", "count"),
