@@ -6,7 +6,7 @@ but also of a sandbox that is suspended or has ended; the local cloud has none. 
 
 from __future__ import annotations
 
-from .. import errors
+from .. import errors, settings
 from .. import target as targets
 from ..deadline import SYSTEM_CLOCK, Deadline
 from ..wire import names
@@ -168,7 +168,7 @@ class Gauge:
             return names.UNKNOWN
 
     def _ask_cloudwatch(self, timeout: float) -> Reading:
-        if self.record.is_local:
+        if self.record.target != settings.TARGET_AWS:
             return Reading(reason=_NO_CLOUDWATCH)
         if self.record.microvm_id is None:
             return Reading(reason=_LAUNCHING)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import errors, registry
+from .. import errors, registry, settings
 from ..deadline import SYSTEM_CLOCK, check_seconds
 from ..wire import names
 from . import crowd, gauges, moments, sandboxes, views
@@ -140,7 +140,7 @@ class _Crowd:
     """All sandboxes that are recorded, each with a gauge that stays while it is there."""
 
     def __init__(self, *, local: bool | None, region: str | None, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._local = local
+        self._target = None if local is None else settings.TARGET_LOCAL if local else settings.TARGET_AWS
         self._region = region
         self._clock = clock
         self._cloudwatch = gauges.CloudWatch(region=region)
@@ -151,7 +151,7 @@ class _Crowd:
         before = self._gauges
         self._gauges = {}
         for record in registry.open_default().all():
-            if self._local is None or record.is_local == self._local:
+            if self._target is None or record.target == self._target:
                 key = (record.name, record.microvm_id)
                 self._gauges[key] = before.get(key) or self._build(record)
         measured = crowd.map_parallel(lambda gauge: gauge.try_measure(timeout=timeout), list(self._gauges.values()))
