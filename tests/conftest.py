@@ -26,6 +26,7 @@ pytest_plugins = [
     "tests.support.logs",  # after the plane
     "tests.support.fleet",  # after the peers
     "tests.support.planes",
+    "tests.support.figures",  # after the planes
     "tests.support.processes",
     "tests.support.relay_peers",  # after the agent
     "tests.support.sites",
