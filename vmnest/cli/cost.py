@@ -57,8 +57,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     return 0
 
 
-_SANDBOXES = (
-    tables.Column("NAME", shrinks=True),
+_AFTER_NAME = (
     tables.Column("STATE", rank=2, colours=tables.STATE_COLOURS),
     tables.Column("MEMORY", rank=3, right=True),
     tables.Column("PER HOUR", right=True),
@@ -83,7 +82,9 @@ def _parts(data: Mapping[str, object]) -> Iterator[str]:
         rows = [_row(each) for each in sandboxes]
         if len(rows) > 1:
             rows.append(("TOTAL", "", "", *(render_amount(total[name]) for name in _AMOUNTS)))
-        yield output.table(_SANDBOXES, rows)
+        # A name that is cut may still be known; an id is not.
+        name = tables.Column("NAME", shrinks=all(each["name"] for each in sandboxes))
+        yield output.table((name, *_AFTER_NAME), rows)
     if images:
         rows = [_image_row(each) for each in images]
         if len(rows) > 1:
