@@ -28,8 +28,29 @@ if TYPE_CHECKING:
     Made = TypeVar("Made")
 
 __all__ = [
-    *("PROBE_SECONDS", "Caller", "attempt", "caller", "choice", "control", "deadline", "first_call", "obstacle"),
-    *("of_error", "reached", "require", "role", "region", "service", "skipped", "standing"),
+    *(
+        "PROBE_SECONDS",
+        "Caller",
+        "attempt",
+        "caller",
+        "choice",
+        "control",
+        "deadline",
+        "first_call",
+    ),
+    *(
+        "is_told_elsewhere",
+        "obstacle",
+        "of_error",
+        "reached",
+        "require",
+        "role",
+        "region",
+        "service",
+        "shown_source",
+        "skipped",
+        "standing",
+    ),
 ]
 
 PROBE_SECONDS = 5.0
@@ -239,18 +260,40 @@ def obstacle(context: Context) -> str | None:
         return "there is no region"
     if isinstance(standing(context), errors.VmnestError):
         return "there are no usable credentials"
-    if isinstance(service(context, MICROVMS), errors.DependencyMissingError):
+    made = service(context, MICROVMS)
+    if isinstance(made, errors.DependencyMissingError):
         return "botocore has no model of the service"
-    if isinstance(service(context, MICROVMS), errors.VmnestError):
+    if isinstance(made, errors.VmnestError):
         return "the endpoint cannot be used"
     answer = first_call(context)
-    if isinstance(answer, errors.TransportError):
-        return "the service cannot be reached"
-    if isinstance(answer, errors.SignatureRefusedError):
-        return "AWS refuses the credentials"
     if isinstance(answer, errors.AccessDeniedError) and answer.reason is None:
         return "the region does not seem to have the service"
-    return None
+    return next((text for kind, text in _OBSTACLES if isinstance(answer, kind)), None)
+
+
+_OBSTACLES: tuple[tuple[type[errors.VmnestError], str], ...] = (
+    (errors.TransportError, "the service cannot be reached"),
+    (errors.SignatureRefusedError, "AWS refuses the credentials"),
+    (errors.AnswerInvalidError, "something else than the service answers"),
+)
+
+
+def is_told_elsewhere(context: Context) -> bool:
+    """What is wrong with the first call has been found out without it, so that another check speaks of it."""
+    answer, found, who = first_call(context), reached(context), caller(context)
+    other = found[1] if isinstance(found, tuple) else found
+    if isinstance(answer, errors.TransportError):
+        return isinstance(other, errors.VmnestError)
+    if isinstance(answer, errors.AnswerInvalidError):
+        return not isinstance(other, errors.VmnestError) and other.is_foreign
+    if isinstance(answer, errors.SignatureRefusedError):
+        return isinstance(who, errors.SignatureRefusedError)
+    return obstacle(context) is not None
+
+
+def shown_source(source: str) -> str:
+    """Where a value is from, for people: the name of a variable says itself what it is."""
+    return "the image's ARN" if source.startswith("the ARN ") else source.removeprefix("environment ")
 
 
 def of_error(

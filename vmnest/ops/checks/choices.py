@@ -38,7 +38,7 @@ class _Chosen:
         self.id = id
         self.title = title
         self.value = found.value
-        self.text = f"{found.value} ({found.source})"
+        self.text = f"{found.value} ({access.shown_source(found.source)})"
         self.data: dict[str, object] = {"value": found.value, "source": found.source}
 
     def say(self, findings: Iterable[Finding], *, fine: str = "") -> list[Check]:
@@ -98,7 +98,7 @@ def _is_elsewhere(context: Context, arn: str) -> Iterator[Finding]:
     theirs = regions.of_arn(arn)
     if isinstance(where, errors.VmnestError) or theirs in ("", where.name):
         return
-    text = f"is in {theirs}, and sandboxes are to be in {where.name} ({where.source})"
+    text = f"is in {theirs}, and sandboxes are to be in {where.name} ({access.shown_source(where.source)})"
     yield Finding(check.FAILED, text, remedy=f"Leave the region out, or choose what is in {where.name}.")
 
 

@@ -68,14 +68,16 @@ _SHOWN = ("run_rate", "resume_rate", "suspend_rate", "concurrent_builds", "max_d
 
 
 class _Limits:
-    """The values of all quotas. ``reason``: why those are the published defaults, or None if they are the account's."""
+    """The values of all quotas. ``applied`` are those of the account; ``failure`` is why there are none, if so."""
 
-    __slots__ = ("applied", "reason", "values")
+    __slots__ = ("applied", "failure", "values")
 
-    def __init__(self, values: Mapping[str, float], *, applied: frozenset[str], reason: str | None) -> None:
+    def __init__(
+        self, values: Mapping[str, float], *, applied: frozenset[str], failure: errors.VmnestError | None
+    ) -> None:
         self.values = values
         self.applied = applied
-        self.reason = reason
+        self.failure = failure
 
     def source(self, name: str) -> str:
         """Where the value of a quota is from."""
@@ -89,8 +91,8 @@ def _limits(context: Context) -> _Limits:
         values = {quota.name: quota.special if is_special else quota.default for quota in QUOTAS}
         told = access.attempt(lambda: dict(_read_applied(context)))
         if isinstance(told, errors.VmnestError):
-            return _Limits(values, applied=frozenset(), reason=told.message)
-        return _Limits({**values, **told}, applied=frozenset(told), reason=None)
+            return _Limits(values, applied=frozenset(), failure=told)
+        return _Limits({**values, **told}, applied=frozenset(told), failure=None)
 
     return context.once("aws.limits", read)
 
@@ -217,8 +219,8 @@ def images(context: Context) -> list[Check]:
 def rates(context: Context) -> list[Check]:
     """How often things may be done, and for how long: nothing here can be wrong, but it explains refusals."""
     name, title = "aws.quota.rates", "rates"
-    if access.obstacle(context) is not None:
-        reason = str(access.obstacle(context))
+    reason = access.obstacle(context)
+    if reason is not None:
         return [access.skipped(name, title=title, reason=reason)]
     limits = _limits(context)
     units = {quota.name: quota.unit for quota in QUOTAS}
@@ -228,9 +230,11 @@ def rates(context: Context) -> list[Check]:
         each: {"value": value, "code": codes[each], "is_default": each not in limits.applied}
         for each, value in limits.values.items()
     }
-    if limits.reason is None:
-        return [check.Check(name, title=title, verdict=check.OK, detail=shown, data=data)]
-    text = f"{shown} (AWS's published defaults: {limits.reason})"
+    text = shown
+    if isinstance(limits.failure, errors.AccessDeniedError):
+        text += " (AWS's published defaults: servicequotas:ListServiceQuotas is not allowed)"
+    elif limits.failure is not None:
+        text += " (AWS's published defaults: Service Quotas does not answer)"
     return [check.Check(name, title=title, verdict=check.OK, detail=text, data=data)]
 
 

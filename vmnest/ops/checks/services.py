@@ -38,14 +38,12 @@ def models(context: Context) -> list[Check]:
 
     versions: dict[str, object] = {}
     findings = []
-    losses = {access.MICROVMS: (check.FAILED, ""), access.CONNECTORS: (check.WARNING, " (network connectors need it)")}
-    for name, (verdict, loss) in losses.items():
-        found = access.attempt(lambda name=name: model.load(name))  # type: ignore[misc]
-        if isinstance(found, errors.VmnestError):
+    for name, verdict in ((access.MICROVMS, check.FAILED), (access.CONNECTORS, check.WARNING)):
+        try:
+            versions[name] = model.load(name).api_version
+        except errors.VmnestError as error:
             versions[name] = None
-            findings.append(Finding(verdict, found.message + loss, remedy=found.hint))
-        else:
-            versions[name] = found.api_version
+            findings.append(Finding(verdict, error.message, remedy=error.hint))
     fine = ", ".join(f"{name} of {version}" for name, version in versions.items())
     return [places.combine("aws.models", title="service models", fine=fine, findings=findings, data=versions)]
 
@@ -60,12 +58,10 @@ def region(context: Context) -> list[Check]:
     if isinstance(found, errors.VmnestError):
         return [access.of_error(name, found, title=title)]
     offers = _offers(context)
-    if offers is None and found.name in KNOWN_REGIONS:
-        offers = True  # as AWS has announced
-    text = f"{found.name} ({found.source})"
+    text = f"{found.name} ({access.shown_source(found.source)})"
     known = f"It is known to be in {', '.join(KNOWN_REGIONS)}."
     data = {"region": found.name, "source": found.source, "has_service": offers}
-    if offers:
+    if offers or (offers is None and found.name in KNOWN_REGIONS):
         return [check.Check(name, title=title, verdict=check.OK, detail=text, data=data)]
     if offers is None:
         text, verdict = f"{text}: whether it has the service could not be found out", check.WARNING
@@ -218,6 +214,8 @@ def clock(context: Context) -> list[Check]:
         reason = "there is no region" if isinstance(found, errors.RegionNotFoundError) else "nobody answers"
         return [access.skipped(name, title=title, reason=reason)]
     reached = found[1]
+    if reached.is_foreign:
+        return [access.skipped(name, title=title, reason="something else than the service answers")]
     if reached.skew is None:
         return [
             check.Check(name, title=title, verdict=check.UNKNOWN, detail="the service does not say what time it is")
