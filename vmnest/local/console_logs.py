@@ -58,6 +58,7 @@ class _Tail:
         self._descriptor: int | None = None
         self._is_closed = False
         self._at = 0
+        self.written_at = 0.0  # when the file was last written, as of the latest look
 
     def take(self, *, is_last: bool) -> list[str]:
         """The lines that are new; the beginning of one is left for later, unless it is the last.
@@ -100,7 +101,8 @@ class _Tail:
     def _read(self) -> tuple[int, bytes]:
         """How many bytes were dropped before they could be read, and what follows."""
         assert self._descriptor is not None
-        size = os.fstat(self._descriptor).st_size
+        found = os.fstat(self._descriptor)
+        size, self.written_at = found.st_size, found.st_mtime
         if size < self._at:  # where no holes can be made in files, the supervisor begins anew
             self._at = 0
         begin = self._at
@@ -226,8 +228,9 @@ class ConsoleLogs:
             except OSError as error:  # a VM must be able to end whatever becomes of its log
                 _LOG.warning("the output for the log %s %s cannot be read: %s", tail.group, tail.stream, error)
                 lines = []
-            now = self._clock.time()
             if lines:
-                self._logs.write(tail.group, tail.stream, [(now, line) for line in lines])
+                # Nearer to the truth than the time of this look: the last of them came then, the others just before.
+                when = min(tail.written_at, self._clock.time())
+                self._logs.write(tail.group, tail.stream, [(when, line) for line in lines])
             if is_last:
                 tail.close()

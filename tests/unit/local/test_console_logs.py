@@ -113,6 +113,14 @@ def test_lines_are_told_as_they_come_and_the_rest_at_the_end(outputs, kept, cons
     outputs.finish("microvm-1")
 
 
+def test_lines_have_the_time_at_which_they_were_printed(outputs, kept, console):
+    console.print(b"one\n")
+    os.utime(console.path, (1_700_000_000, 1_700_000_000))
+    outputs.follow(record(), console.folder)
+    outputs.finish("microvm-1")
+    assert [event.time for event in kept.events(GROUP, STREAM)] == [1_700_000_000_000]
+
+
 def test_the_rest_is_told_though_the_file_is_gone(outputs, kept, console):
     console.print(b"first\n")
     outputs.follow(record(), console.folder)
