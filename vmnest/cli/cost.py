@@ -21,8 +21,8 @@ class _Options(words.Options):
 
 
 _NOTES = (
-    "An estimate, with published prices and what it takes for granted: see the lines below the table. Amounts are in\n"
-    "US dollars. Without a NAME: of all sandboxes that have one. Sandboxes on this machine cost nothing."
+    "An estimate in US dollars, with published prices; what it takes for granted stands below the table.\n"
+    "Without a NAME: of all sandboxes that have one. Sandboxes on this machine cost nothing."
 )
 
 
