@@ -22,11 +22,13 @@ pytest_plugins = [
     "tests.support.minimal",
     "tests.support.control",  # after those that it imports, or pytest cannot rewrite their assertions
     "tests.support.emulated",
+    "tests.support.scripted_aws",  # after the peers
     "tests.support.log_plane",  # after the control
     "tests.support.logs",  # after the plane
     "tests.support.fleet",  # after the peers
     "tests.support.planes",
     "tests.support.figures",  # after the planes
+    "tests.support.mcp_tools",  # after the cloud
     "tests.support.processes",
     "tests.support.relay_peers",  # after the agent
     "tests.support.sites",
