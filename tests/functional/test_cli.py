@@ -142,7 +142,7 @@ def test_a_record_of_an_older_version_is_listed_and_cannot_steer_the_terminal(cl
     write_state(cli, OLD)
     done = cli("ls", AWS_SHARED_CREDENTIALS_FILE="/none")
     assert done.status == 0
-    assert "[red]x  UNKNOWN  aws" in done.text
+    assert "[red]x  UNKNOWN" in done.text
     assert "m\\x1b[31m" in done.text
     assert "\x1b" not in done.text + done.remarks
     assert "credentials" in done.remarks

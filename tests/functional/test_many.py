@@ -88,10 +88,16 @@ def test_many_command_lines_at_once_lose_no_record_and_no_sandbox() -> None:
         assert sorted(listed) == sorted(names)
         assert {each["state"] for each in listed.values()} == {"RUNNING"}
         run_at_once(cli, [["exec", name, "--", "echo", name] for name in names], out=lambda words: f"{words[1]}\n")
-        run_at_once(cli, [["rm", name] for name in names], out=lambda words: f"{words[1]}\n")
+        ids = {name: each["microvm_id"] for name, each in listed.items()}
+        run_at_once(cli, [["rm", name] for name in names], out=lambda words: render_report(words[1], ids[words[1]]))
         assert cli("ls", "--json").data["sandboxes"] == []
         assert_nothing_is_left(cloud, {each["microvm_id"] for each in listed.values()})
         assert Counter(states(cloud).values()) == {"TERMINATED": PROCESSES}
+
+
+def render_report(name: str, microvm_id: str) -> str:
+    """What is said of one that was removed."""
+    return f"{'NAME'.ljust(len(name))}  {'MICROVM'.ljust(len(microvm_id))}  RESULT\n{name}  {microvm_id}  ended\n"
 
 
 def run_at_once(cli: Cli, commands, *, out) -> None:

@@ -67,15 +67,15 @@ def test_the_first_command_lines_work_one_after_another(environ: dict[str, str])
     answers = type_lines(HERE, environ)
     assert answers[:2] == ["hello", "demo"]
     assert "5" in answers  # the size of /work/file
-    assert answers[-1] == "demo"
+    assert answers[-1].split()[::2] == ["demo", "ended"]
 
 
 def test_the_command_lines_of_a_sandboxs_life_do_what_is_said(environ: dict[str, str]) -> None:
-    made, stopped, state, sleeps, started, heads, row, removed, *refusal = type_lines(
+    made, stopped, state, sleeps, started, heads, row, report, removed, *refusal = type_lines(
         LIFE, {**environ, "AGENT_SANDBOX_TARGET": "local"}
     )
     assert (made, stopped, state, sleeps) == ("job", "job", "SUSPENDED", "status 125: it sleeps")
-    assert (started, removed) == ("job", "job")
+    assert (started, report.split()[-1], removed.split()[::2]) == ("job", "RESULT", ["job", "ended"])
     assert heads.split()[:2] == ["NAME", "STATE"]
     assert row.split()[:2] == ["job", "RUNNING"]
     assert refusal[0].startswith("vmnest: sandbox job is suspended")
