@@ -16,7 +16,7 @@ _CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
 
 def can_redraw() -> bool:
     """Standard output is a terminal that knows how to move its cursor."""
-    return terminal.is_terminal(terminal.STDOUT) and settings.environment().get("TERM", "dumb") != "dumb"
+    return terminal.is_terminal(terminal.STDOUT) and (settings.environment().get("TERM") or "dumb") != "dumb"
 
 
 class Panel:
