@@ -19,6 +19,7 @@ from tests.support.moto_server import prepare, serving_moto, switch_on_authentic
 from vmnest import errors, transport
 from vmnest.aws import credentials, service
 from vmnest.aws.credentials import Credentials
+from vmnest.control import metrics
 from vmnest.deadline import Deadline
 
 REGION = "eu-west-1"
@@ -326,3 +327,25 @@ def test_metrics_are_written_and_read(cloud: Cloud):
     (result,) = cloud.call("cloudwatch", "GetMetricData", MetricDataQueries=[query], **span)["MetricDataResults"]
     assert result["Values"] == [1.5]
     assert result["Timestamps"][0].tzinfo is timezone.utc
+
+
+def test_the_figures_of_a_microvm_are_found_among_those_of_others(cloud: Cloud):
+    now = datetime.now(timezone.utc)
+
+    def figure(name: str, value: float, minutes: int, microvm_id: str) -> dict[str, object]:
+        at = now - timedelta(minutes=minutes)
+        where = [{"Name": metrics.DIMENSION, "Value": microvm_id}]
+        return {"MetricName": name, "Value": value, "Timestamp": at, "Dimensions": where, "Unit": "Percent"}
+
+    cpu, memory = metrics.METRICS
+    data = [figure(cpu, 9, 5, "a"), figure(cpu, 4.5, 2, "a"), figure(cpu, 8, 1, "b"), figure(memory, 7, 1, "b")]
+    cloud.call("cloudwatch", "PutMetricData", Namespace=metrics.NAMESPACE, MetricData=data)
+    found = metrics.latest(cloud.service("cloudwatch"), "a", deadline=Deadline(20))
+    latest = found[cpu]
+    assert latest is not None
+    assert (latest.value, latest.unit) == (4.5, "Percent")
+    assert abs(now - timedelta(minutes=2) - latest.at) <= timedelta(minutes=2)
+    assert found[memory] is None
+    nobody = cloud.service("cloudwatch", cloud.nobody)
+    with pytest.raises(errors.AccessDeniedError):
+        metrics.latest(nobody, "a", deadline=Deadline(20))
