@@ -61,7 +61,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _try(folder: str) -> int:
-    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(errors.EXIT_FAILED))
+    # It takes a moment, bounds its waits and removes what it has made: interrupted half-way it would leave some of it.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda _number, _frame: None)
     try:
         found: dict[str, object] = trial.run(folder, environ=settings.environment())
     except errors.VmnestError as error:

@@ -1,7 +1,6 @@
 """One sandbox without a daemon: what a daemon would find here, found out in a folder that is gone afterwards.
 
 It is made in the local cloud's folder, or where that would be made: whether overlays work is the file system's affair.
-Who ends this process (SIGTERM, Ctrl+C) ends the sandbox, and the folder goes all the same.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ def diagnose(
     """Look at everything that sandboxes need, and say what is missing and what to do about it. Changes nothing.
 
     ``ready`` is about the target that commands would use; it is false if any check of that target, of this machine or
-    of the state files has failed. On this machine (``local``) AWS is not looked at, and its ``ready`` is null.
+    of the state files has failed, or did not come to its end. On this machine (``local``) AWS is not looked at, and its
+    ``ready`` is null.
 
     Args:
         local: True: whether sandboxes can be made on this machine; False: on AWS; by default what AGENT_SANDBOX_TARGET
@@ -71,8 +72,8 @@ def _choose_target(context: Context, local: bool | None) -> str:
 
 
 def _is_ready(found: Sequence[Check], area: str) -> bool:
-    relevant = (check.HOST, check.STATE, area)
-    return not any(each.verdict == check.FAILED for each in found if each.area in relevant)
+    relevant = [each for each in found if each.area in (check.HOST, check.STATE, area)]
+    return not any(each.verdict == check.FAILED or each.data.get("finished") is False for each in relevant)
 
 
 def list_probes(*, with_aws: bool) -> list[tuple[str, Probe]]:
@@ -139,5 +140,10 @@ class _Running:
     def _say(self, verdict: str, detail: str, *, remedy: str | None = None) -> Check:
         name = self._probe.__name__
         return Check(
-            f"{self._area}.{name}", title=name.replace("_", " "), verdict=verdict, detail=detail, remedy=remedy
+            f"{self._area}.{name}",
+            title=name.replace("_", " "),
+            verdict=verdict,
+            detail=detail,
+            remedy=remedy,
+            data={"finished": False},
         )

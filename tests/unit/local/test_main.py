@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -49,3 +51,15 @@ def test_a_trial_that_cannot_be_made_is_told_as_an_error(tmp_path):
     environ = {**os.environ, "AGENT_SANDBOX_LOCAL_ISOLATION": "vm"}
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, check=True)
     assert json.loads(done.stdout)["error"]["code"] == "isolation_unavailable"
+
+
+def test_a_trial_is_not_interrupted_half_way(tmp_path):
+    command = [sys.executable, "-m", "vmnest.local", "--folder", tmp_path, "--trial"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        while process.poll() is None and not os.listdir(tmp_path):
+            time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        told, _ = process.communicate(timeout=60)
+    assert json.loads(told)["isolation"] == "namespace"
+    assert os.listdir(tmp_path) == []
