@@ -73,7 +73,9 @@ class LogPlane:
     looks: int = 0
     ids: Iterator[int] = field(default_factory=lambda: itertools.count(10**55))
 
-    def put(self, *messages: str, at: int = STARTED_MS, step: int = 0, stream: str = STREAM, group: str = GROUP) -> None:
+    def put(
+        self, *messages: str, at: int = STARTED_MS, step: int = 0, stream: str = STREAM, group: str = GROUP
+    ) -> None:
         """Log these, each ``step`` milliseconds after the one before."""
         events = self.groups.setdefault(group, {}).setdefault(stream, [])
         for number, message in enumerate(messages):

@@ -142,6 +142,30 @@ def test_a_late_event_is_told_after_a_cursor() -> None:
     assert taken(again, [event(5_000), event(7_000), event(9_000)]) == ["7000"]
 
 
+def remembered(mark: Mark) -> str:
+    return mark.to_cursor().rpartition(".")[2]
+
+
+def test_a_cursor_forgets_what_is_not_there_any_more() -> None:
+    mark = Mark()
+    taken(mark, [event(1), event(2)])
+    again = Mark.from_cursor(mark.to_cursor())
+    assert again.to_cursor() == mark.to_cursor()
+    taken(again, [event(1)])
+    assert len(remembered(again)) == len(remembered(mark))
+    again.rise()
+    assert len(remembered(again)) < len(remembered(mark))
+
+
+def test_a_cursor_that_was_not_read_up_to_its_end_stays_short() -> None:
+    mark = Mark()
+    taken(mark, [event(number) for number in range(50)])
+    again = Mark.from_cursor(mark.to_cursor())
+    floor_ms = again.floor_ms
+    assert taken(again, [event(number, time_ms=floor_ms) for number in range(100, 130)]) != []
+    assert Mark.from_cursor(again.to_cursor()).floor_ms > floor_ms
+
+
 @pytest.mark.parametrize(
     "cursor", ["", "1", "1.0", "2.0.", "1.zz.", "1.0.abc", "1.fffffffffffffff.", "1.0." + "a" * 264, "1.0.a b c d e", 7]
 )

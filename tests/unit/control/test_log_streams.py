@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from tests.support.log_plane import GROUP, MICROVM, STARTED, STREAM, LogPlane
+from tests.support.log_plane import GROUP, MICROVM, STARTED, STREAM, LogPlane, refusal
 from tests.support.logs import Open
 from vmnest import errors
 from vmnest.control import log_streams
@@ -91,6 +91,18 @@ def test_without_the_version_the_days_around_the_launch_will_do(log_plane: LogPl
 def test_where_there_is_no_group_there_is_nothing(log_plane: LogPlane, open_log: Open) -> None:
     found = open_log(SUBJECT).find()
     assert (found.group, found.is_there, found.streams) == (GROUP, False, ())
+
+
+def test_a_group_that_is_there_is_told_before_one_that_is_not(log_plane: LogPlane, open_log: Open) -> None:
+    log_plane.groups[DOCUMENTED] = {}
+    found = open_log(SUBJECT).find()
+    assert (found.group, found.is_there) == (DOCUMENTED, True)
+
+
+def test_of_two_refusals_the_first_is_told(log_plane: LogPlane, open_log: Open) -> None:
+    log_plane.failures = [refusal("AccessDeniedException", "first"), refusal("AccessDeniedException", "second")]
+    with pytest.raises(errors.AccessDeniedError, match="first"):
+        open_log(SUBJECT).find()
 
 
 def test_a_group_that_may_not_be_looked_into_is_told_if_the_log_is_nowhere_else(

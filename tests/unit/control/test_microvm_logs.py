@@ -173,6 +173,7 @@ def test_the_tail_of_what_matches_is_looked_for_further_back(log_plane: LogPlane
     log_plane.put("yes 1", "yes 2", *("no" for _ in range(30)), step=1)
     log_plane.most = 10
     assert read(opened, tail=1, matches=lambda message: message.startswith("yes")) == ["yes 2"]
+    assert log_plane.calls[-1][1]["startTime"] == STARTED_MS + 1
 
 
 def test_behind_the_tail_only_what_is_newer_is_read(log_plane: LogPlane, opened: Opened) -> None:
@@ -181,6 +182,14 @@ def test_behind_the_tail_only_what_is_newer_is_read(log_plane: LogPlane, opened:
     assert read(opened, mark, tail=1) == ["c"]
     log_plane.put("d", at=STARTED_MS + 9)
     assert read(opened, mark) == ["d"]
+
+
+def test_what_comes_late_is_before_a_tail_that_was_all_there_is(log_plane: LogPlane, opened: Opened) -> None:
+    log_plane.put("a")
+    mark = Mark()
+    assert read(opened, mark, tail=2) == ["a"]
+    log_plane.put("late", at=STARTED_MS - 5)
+    assert read(opened, mark) == ["late"]
 
 
 def test_a_tail_too_large_to_be_held_is_shorter(
@@ -273,6 +282,18 @@ def test_the_last_lines_of_one_that_has_ended_are_waited_for(log_plane: LogPlane
     assert sum(opened.clock.sleeps) >= PACE.settle_seconds
 
 
+def test_a_stream_with_an_odd_name_is_found_at_the_end(log_plane: LogPlane, opened: Opened) -> None:
+    log_plane.put("a", stream=f"odd/{MICROVM}")
+    assert follow(opened, looks=3) == ["a"]
+    assert log_plane.names().count("FilterLogEvents") < 8
+
+
+def test_what_was_told_long_ago_is_not_read_again(log_plane: LogPlane, opened: Opened) -> None:
+    log_plane.put("a", "b", step=7_200_000)
+    assert follow(opened, looks=3) == ["a", "b"]
+    assert log_plane.calls[-1][1]["startTime"] == STARTED_MS + 7_200_000 - 15 * 60_000
+
+
 def test_without_anything_to_settle_the_end_is_at_once(log_plane: LogPlane, opened: Opened) -> None:
     log_plane.put("a")
     following = opened.log.follow(Mark(), has_ended=Life(0), pace=PACE._replace(settle_seconds=0.0))
@@ -285,6 +306,18 @@ def test_a_quiet_log_is_looked_at_less_often(log_plane: LogPlane, opened: Opened
     follow(opened, looks=12)
     assert opened.clock.sleeps[0] <= PACE.first_seconds
     assert PACE.last_seconds / 2 <= opened.clock.sleeps[8] <= PACE.last_seconds
+
+
+def test_one_that_speaks_again_is_looked_at_often_again(log_plane: LogPlane, opened: Opened) -> None:
+    log_plane.put("a")
+
+    def log_more(name: str, number: int) -> None:
+        if name == "FilterLogEvents" and number == 9:
+            log_plane.put("b")
+
+    log_plane.on_call = log_more
+    assert follow(opened, looks=20) == ["a", "b"]
+    assert opened.clock.sleeps[9] <= PACE.first_seconds < opened.clock.sleeps[8]
 
 
 def test_what_does_not_match_is_not_told_and_yet_counts_as_news(log_plane: LogPlane, opened: Opened) -> None:
@@ -311,6 +344,16 @@ def test_a_service_that_fails_for_a_while_is_borne_with(log_plane: LogPlane, ope
     log_plane.on_call = log_more
     assert follow(opened, looks=2, on_trouble=heard.append) == ["a", "b"]
     assert [type(error) for error in heard] == [errors.ThrottledError]
+
+
+def test_each_row_of_failures_is_told_and_borne_with_anew(log_plane: LogPlane, opened: Opened) -> None:
+    log_plane.put("a")
+    in_a_row = [*[THROTTLED] * 40, None]
+    log_plane.failures = [None, None, *in_a_row * 8]
+    heard: list[errors.VmnestError] = []
+    assert follow(opened, looks=60, on_trouble=heard.append) == ["a"]
+    assert len(heard) == 8
+    assert sum(opened.clock.sleeps) > 2 * microvm_logs.PATIENCE_SECONDS
 
 
 def test_a_service_that_fails_for_too_long_is_an_error(log_plane: LogPlane, opened: Opened) -> None:
