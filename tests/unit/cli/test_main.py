@@ -51,7 +51,7 @@ def test_every_verb_has_help_wherever_it_is_asked_for(verb: verbs.Verb, capfd: p
         (["pull", "x:a", "a"], "Did you mean vmnest cp?"),
         (["cat", "x", "a"], "Did you mean vmnest fs cat?"),
         (["logs", "x"], "Did you mean vmnest attach NAME JOB?"),
-        (["top", "x"], "Did you mean vmnest exec NAME -- top?"),
+        (["top", "x"], "Did you mean vmnest metrics NAME --watch?"),
         (["bogus"], "vmnest --help lists the commands"),
     ],
 )
