@@ -124,7 +124,7 @@ class _Running:
         try:
             self._found = self._probe(self._context)
         except ImportError as error:  # the check of that library names the remedy
-            self._found = [self._say(check.SKIPPED, f"{error.name or error} is not there to look with")]
+            self._found = [self._say(check.SKIPPED, f"{_name_library(error)} is not there to look with")]
         except errors.VmnestError as error:
             self._found = [self._say(check.UNKNOWN, error.message, remedy=error.hint)]
         except Exception as error:  # the last line of a thread: whatever it is, the other checks are to be shown
@@ -147,3 +147,10 @@ class _Running:
             remedy=remedy,
             data={"finished": False},
         )
+
+
+def _name_library(error: ImportError) -> str:
+    """What is missing. Whoever waits for another thread's import that fails is told of one of our own modules."""
+    package = __name__.partition(".")[0]
+    name = error.name or package
+    return "a library" if name.partition(".")[0] == package else name

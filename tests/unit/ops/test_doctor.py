@@ -95,12 +95,20 @@ def test_a_fault_of_a_probe_does_not_hide_the_others() -> None:
     assert found[0].detail == "KeyError: 'x'"
 
 
-def test_a_library_that_is_missing_is_named() -> None:
+@pytest.mark.parametrize(
+    ("error", "named"),
+    [
+        (ModuleNotFoundError("No module named 'urllib3'", name="urllib3"), "urllib3"),
+        (ImportError("cannot import name 'transport' from 'vmnest'", name="vmnest"), "a library"),
+        (ImportError("odd"), "a library"),
+    ],
+)
+def test_a_library_that_is_missing_is_named(error: ImportError, named: str) -> None:
     def needy(context: Context) -> list[Check]:
-        raise ModuleNotFoundError("No module named 'urllib3'", name="urllib3")
+        raise error
 
     found = run_one(needy)
-    assert (found.verdict, found.detail) == ("skipped", "urllib3 is not there to look with")
+    assert (found.verdict, found.detail) == ("skipped", f"{named} is not there to look with")
 
 
 def test_a_probe_that_hangs_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
