@@ -158,7 +158,7 @@ class _Lines:
 
     def __init__(self, options: _MetricsOptions) -> None:
         self._options = options
-        self._has_heads = False
+        self._head = ""  # which changes with the window's width
         self._widest_name = 0
         self._told: set[str] = set()
 
@@ -173,8 +173,9 @@ class _Lines:
             for row in rows:
                 row[1] += " " * (self._widest_name - render.width(row[1]))
             text = output.table((_TIME, *_STEADY_COLUMNS), rows)
-            terminal.write_text(terminal.STDOUT, text.partition("\n")[2] if self._has_heads else text)
-            self._has_heads = True
+            head, _, lines = text.partition("\n")
+            terminal.write_text(terminal.STDOUT, lines if head == self._head else text)
+            self._head = head
         for reason in _reasons(listed):
             if reason not in self._told:
                 self._told.add(reason)

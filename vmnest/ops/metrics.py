@@ -180,8 +180,9 @@ def _samples(
             yield sample
             if is_last(sample):
                 return
-            due = max(due + interval, clock.monotonic())
-            clock.sleep(due - clock.monotonic())
+            now = clock.monotonic()
+            due = max(due + interval, now)
+            clock.sleep(due - now)
             sample = following()
 
     return take()

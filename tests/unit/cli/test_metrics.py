@@ -281,3 +281,16 @@ def test_on_a_dumb_terminal_it_is_lines_that_fit(
     assert [line.split()[1:3] for line in lines] == [["web", "RUNNING"], ["web", "TERMINATED"]]
     assert "\x1b" not in seen
     assert rest == ""
+
+
+def test_lines_in_a_window_that_changes_have_a_new_head(
+    ended_after: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on = ended_after(3)
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(terminal, "size", lambda: (40 if len(on.asked) < 2 else 60, 24))
+    with on_terminal(terminal.STDOUT) as master:
+        assert main(["-q", "metrics", NAME, "--watch", "--interval", "0.1"]) == 0
+        seen = read_until(master, re.compile(rb"TERMINATED.*\n")).decode()
+    assert [line.split()[-1] for line in seen.splitlines() if "NAME" in line] == ["MEM", "PROCS"]
+    assert len(seen.splitlines()) == 6

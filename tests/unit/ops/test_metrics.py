@@ -112,6 +112,22 @@ def test_a_sample_that_takes_longer_than_the_interval_moves_those_that_follow(
     assert [sample["time"][17:19] for sample in itertools.islice(samples, 4)] == ["00", "12", "12", "17"]  # type: ignore[index]
 
 
+class TickingClock(FakeClock):
+    """Time passes with each look at it."""
+
+    def monotonic(self) -> float:
+        self.advance(0.25)
+        return super().monotonic()
+
+
+def test_time_that_passes_while_the_wait_is_worked_out_makes_no_wait_negative(measured: OpenMeasured) -> None:
+    measured(TOLD)
+    clock = TickingClock()
+    samples = metrics.watch_sandbox(name=NAME, interval=0.1, clock=clock)
+    assert len(list(itertools.islice(samples, 5))) == 5
+    assert min(clock.sleeps) >= 0
+
+
 def test_the_first_look_of_a_watch_fails_as_a_single_one_does(measured: OpenMeasured) -> None:
     measured(BROKEN)
     with pytest.raises(errors.AgentError):
