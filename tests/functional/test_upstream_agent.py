@@ -87,3 +87,7 @@ def test_what_is_no_file_has_the_errors_of_our_own_agent(dialogue: dict[str, Any
 
 def test_fifty_commands_at_once_keep_their_outputs_apart(dialogue: dict[str, Any]) -> None:
     assert value(dialogue, "many at once") is True
+
+
+def test_what_its_sandbox_uses_it_does_not_tell(dialogue: dict[str, Any]) -> None:
+    assert value(dialogue, "what it uses")["error"] == "UnsupportedError"

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,18 @@ PORT, HOOK_PORT = 18080, 19000
 
 def main(python: str, folder: Path) -> None:
     transport = Transport(environ={})
-    client = AgentClient(
-        f"http://127.0.0.1:{PORT}", headers=lambda _refused: [], transport=transport, port=PORT, wake=0.5
-    )
+    client = connect(transport)
     with upstream_agent(python, folder):
         health = client.wait_ready(deadline=Deadline(60))
         results = {name: outcome(step, client, folder) for name, step in STEPS.items()}
     transport.close()
     json.dump({"health": {"version": health.version, "features": sorted(health.features)}, **results}, sys.stdout)
+
+
+def connect(transport: Transport) -> AgentClient:
+    """A client that knows nothing of the agent yet."""
+    url = f"http://127.0.0.1:{PORT}"
+    return AgentClient(url, headers=lambda _refused: [], transport=transport, port=PORT, wake=0.5)
 
 
 @contextmanager
@@ -102,6 +106,11 @@ def many(client: AgentClient, _folder: Path) -> object:
     return outputs == [b"%d\n" % number for number in range(50)]
 
 
+def figures(_client: AgentClient, _folder: Path) -> object:
+    with closing(Transport(environ={})) as transport:
+        return connect(transport).stats()
+
+
 STEPS: dict[str, Callable[[AgentClient, Path], object]] = {
     "status and output": execute("sh", "-c", "printf '\\377\\376'; echo err >&2; exit 3"),
     "death by signal": execute("sh", "-c", "kill -9 $$"),
@@ -114,6 +123,7 @@ STEPS: dict[str, Callable[[AgentClient, Path], object]] = {
     "no such file": lambda client, folder: client.read_file(str(folder / "absent")).hex(),
     "a folder as a file": lambda client, folder: client.read_file(str(folder)).hex(),
     "many at once": many,
+    "what it uses": figures,
 }
 
 if __name__ == "__main__":
