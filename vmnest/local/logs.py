@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,15 +36,29 @@ _GROUP_FILE = "group.json"
 _NEWER = ".jsonl"
 _OLDER = ".old"
 _DAY_MS = 86_400_000
+_MARK_BYTES = 65536
+_PUT_EVENTS = 1000  # at a time: a file is not to be much larger than it may be
+_EVENT = re.compile(rb'\[(\d+), (-?\d+), (-?\d+), (".*")\]\n')
 
 
 class Event(NamedTuple):
-    """A line of a log: its place among those of its stream, its time and the time it came, both in milliseconds."""
+    """A line of a log: its place among those of its stream, its time and the time it came, both in milliseconds.
+
+    Its message is decoded when it is asked for: of the many that are looked at, an answer has few.
+    """
 
     number: int
     time: int
     came: int
-    message: str
+    raw: bytes  # the message in JSON
+
+    @property
+    def message(self) -> str:
+        """What it says."""
+        try:
+            return str(json.loads(self.raw))
+        except ValueError:  # the file was damaged there
+            return self.raw.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,20 @@ class Stream:
         self.first: int | None = None
         self.last: int | None = None
         self.came: int | None = None
+        # For each half: (time, place in its file), growing; what is older than that time is before that place.
+        self.marks: dict[str, list[tuple[int, int]]] = {_OLDER: [], _NEWER: []}
+
+    def find_place(self, half: str, since: int) -> int | None:
+        """Where in that half's file events of that time and later begin, or before; None if it has none of them."""
+        if half == _OLDER and self.marks[_NEWER][:1] and self.marks[_NEWER][0][0] < since:
+            return None
+        return max((place for last, place in self.marks[half] if last < since), default=0)
+
+    def mark(self) -> None:
+        """Note where the newer half ends now, if that is far from the last mark."""
+        marks = self.marks[_NEWER]
+        if self.last is not None and (not marks or self.size - marks[-1][1] >= _MARK_BYTES):
+            marks.append((self.last, self.size))
 
     def note(self, events: Sequence[Event]) -> None:
         """Events are in it."""
@@ -216,18 +245,11 @@ class Logs:
             found = self._stream(group, stream)
             came = self._now()
             numbered = [
-                Event(found.next_number + index, time=time, came=came, message=message[:MAX_EVENT_BYTES])
+                Event(found.next_number + index, time=time, came=came, raw=_raw(message))
                 for index, (time, message) in enumerate(events)
             ]
-            if not numbered:
-                return
-            if found.size > self._stream_bytes:
-                self._turn(found)
-            data = b"".join(json.dumps(event).encode() + b"\n" for event in numbered)
-            with open(_append(found.path + _NEWER), "wb") as file:
-                file.write(data)
-            found.size += len(data)
-            found.note(numbered)
+            for start in range(0, len(numbered), _PUT_EVENTS):
+                self._put(found, numbered[start : start + _PUT_EVENTS])
 
     def end(self, group: str, stream: str) -> tuple[int, int]:
         """Time and number that no event of the stream is beyond. Raises as ``events`` does."""
@@ -235,8 +257,10 @@ class Logs:
             found = self._stream(group, stream)
             return found.last or 0, found.next_number - 1
 
-    def events(self, group: str, stream: str) -> list[Event]:
+    def events(self, group: str, stream: str, *, since: int = 0) -> list[Event]:
         """A stream's events, by time and then as they came, but for those beyond the group's retention.
+
+        Of those that are older than ``since`` (milliseconds) some may be left out: they were not wanted.
 
         Raises:
             faults.Fault: there is no such group or stream.
@@ -244,7 +268,7 @@ class Logs:
         with self._lock, contextlib.ExitStack() as stack:
             found = self._stream(group, stream)
             days = self._held(group).group.retention_days
-            files = _open_both(found, stack)
+            files = _open_both(found, stack, since=since)
             opened = stack.pop_all()
         # Read without the lock: files only grow, and one that is dropped meanwhile is open.
         with opened:
@@ -252,6 +276,16 @@ class Logs:
         oldest = self._now() - days * _DAY_MS if days is not None else None
         kept = [event for event in events if oldest is None or event.time >= oldest]
         return sorted(kept, key=lambda event: (event.time, event.number))
+
+    def _put(self, stream: Stream, events: Sequence[Event]) -> None:
+        if stream.size > self._stream_bytes:
+            self._turn(stream)
+        stream.mark()
+        data = b"".join(b"[%d, %d, %d, %s]\n" % event for event in events)
+        with open(_append(stream.path + _NEWER), "wb") as file:
+            file.write(data)
+        stream.size += len(data)
+        stream.note(events)
 
     # -- their parts ---------------------------------------------------------------------------------------------------
 
@@ -283,6 +317,7 @@ class Logs:
     def _turn(self, stream: Stream) -> None:
         os.rename(stream.path + _NEWER, stream.path + _OLDER)
         stream.older_size = stream.size
+        stream.marks = {_OLDER: stream.marks[_NEWER], _NEWER: []}
         self._begin(stream)
         self._make_room()
 
@@ -326,6 +361,10 @@ def _digest(name: str) -> str:
     return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
 
 
+def _raw(message: str) -> bytes:
+    return json.dumps(message[:MAX_EVENT_BYTES]).encode()
+
+
 def _append(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
@@ -334,31 +373,39 @@ def _size(held: _Held) -> int:
     return sum(stream.size + stream.older_size for stream in held.streams.values())
 
 
-def _open_both(stream: Stream, stack: contextlib.ExitStack) -> list[BinaryIO]:
-    """The files of a stream that are there, the older one first; the stack closes them."""
+def _open_both(stream: Stream, stack: contextlib.ExitStack, *, since: int = 0) -> list[BinaryIO]:
+    """The files of a stream that have events since then, the older one first; the stack closes them."""
     files: list[BinaryIO] = []
     for suffix in (_OLDER, _NEWER):
+        place = stream.find_place(suffix, since)
+        if place is None:
+            continue
         with contextlib.suppress(FileNotFoundError):
             files.append(stack.enter_context(open(stream.path + suffix, "rb")))  # noqa: SIM115 - it is
+            files[-1].seek(place)
     return files
 
 
-def _lines(file: BinaryIO) -> Iterator[object]:
-    """The JSON values in a file; a line that was cut short is passed over."""
-    for line in file:
-        with contextlib.suppress(ValueError):
-            yield json.loads(line)
+def _parse_head(file: BinaryIO) -> object:
+    """The JSON value in its first line; None if there is none."""
+    try:
+        return json.loads(file.readline())
+    except ValueError:
+        return None
 
 
 def _parse_events(file: BinaryIO) -> Iterator[Event]:
-    for line in _lines(file):
-        if isinstance(line, list) and [type(part) for part in line] == [int, int, int, str]:
-            yield Event(*line)
+    """The events in a file; a line that is none, as the first one, or that was cut short, is passed over."""
+    for line in file:
+        found = _EVENT.fullmatch(line)
+        if found is not None:
+            number, time, came, raw = found.groups()
+            yield Event(int(number), int(time), int(came), raw)
 
 
 def _load_stream(path: str) -> Stream | None:
     with open(path, "rb") as file:
-        head = next(_lines(file), None)
+        head = _parse_head(file)
     base = path.removesuffix(_NEWER)
     if not isinstance(head, dict) or _digest(str(head.get("stream"))) != os.path.basename(base):
         _LOG.warning("%s is damaged, and kept as %s%s", path, os.path.basename(path), keeping.BAD)

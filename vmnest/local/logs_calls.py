@@ -196,7 +196,8 @@ class LogsService:
         backward = at is not None and at[0] == "b"
         # Who follows a log asks again and again whether there is more: no file need be read to say no.
         is_over = at is not None and not backward and at[1:] >= self._logs.end(group, name)
-        events = [] if is_over else _within(self._logs.events(group, name), params)
+        since = max(_start(params), 0 if at is None or backward else at[1])
+        events = [] if is_over else _within(self._logs.events(group, name, since=since), params)
         if at is not None:
             place = (at[1], at[2])
             events = [event for event in events if (_place(event) < place if backward else _place(event) > place)]
@@ -223,14 +224,16 @@ class LogsService:
         for name in wanted:
             if name not in streams:
                 raise logs.no_such("log stream")
-        matches = parse_pattern(_text(params, "filterPattern") or "")
+        since = max(_start(params), _time_of_token(params))
+        pattern = _text(params, "filterPattern")
+        matches = parse_pattern(pattern) if pattern else None
         searched = [name for name in streams if (name in wanted if wanted else name.startswith(prefix or ""))]
         found = [
             (event, name)
             for name in searched
             if _may_have(streams[name], params)
-            for event in _within(self._logs.events(group, name), params, is_end_within=True)
-            if matches(event.message)
+            for event in _within(self._logs.events(group, name, since=since), params, is_end_within=True)
+            if matches is None or matches(event.message)
         ]
         found.sort(key=lambda item: (item[0].time, item[1], item[0].number))
         chosen, token = _page(found, params, key=_key_of_found, most=MAX_BATCH_EVENTS, size=lambda item: _size(item[0]))
@@ -295,20 +298,30 @@ def _key_of_found(item: tuple[logs.Event, str]) -> str:
 
 def _within(events: Sequence[logs.Event], params: Params, *, is_end_within: bool = False) -> list[logs.Event]:
     """Those from ``startTime`` to ``endTime``, which itself is within for one operation and not for the other."""
-    start, end = params.get("startTime"), params.get("endTime")
-    first = start if isinstance(start, int) else 0
+    first, end = _start(params), params.get("endTime")
     behind = end + is_end_within if isinstance(end, int) else None
     return [event for event in events if event.time >= first and (behind is None or event.time < behind)]
 
 
 def _may_have(stream: logs.Stream, params: Params) -> bool:
     """Whether the stream can have events since ``startTime``: most of a group ended long ago, and need not be read."""
+    return stream.last is not None and stream.last >= _start(params)
+
+
+def _start(params: Params) -> int:
     start = params.get("startTime")
-    return stream.last is not None and (not isinstance(start, int) or stream.last >= start)
+    return start if isinstance(start, int) else 0
+
+
+def _time_of_token(params: Params) -> int:
+    """The time of the event that the page before ended with; see ``_key_of_found``."""
+    token = _text(params, "nextToken")
+    text = "" if token is None else _parse_page_token(token)[:14]
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _size(event: logs.Event) -> int:
-    return len(event.message.encode("utf-8", "replace")) + _EVENT_OVERHEAD
+    return len(event.raw) + _EVENT_OVERHEAD
 
 
 def _fitting(items: Sequence[Item], limit: int, *, size: Callable[[Item], int]) -> list[Item]:

@@ -1,8 +1,11 @@
 """Logs on disk: groups, streams, events, and their bounds."""
 
 import os
+import tempfile
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vmnest.local import faults, logs
 
@@ -124,6 +127,13 @@ class TestBounds:
         assert size(tmp_path) < 3000
         assert [event.number for event in kept.events(GROUP, STREAM)][-1] == 200
 
+    def test_a_flood_at_once_is_bounded_too(self, tmp_path, fake_clock):
+        kept = logs.Logs(str(tmp_path), clock=fake_clock, stream_bytes=100_000)
+        kept.write(GROUP, STREAM, [(1, f"line {number}") for number in range(50_000)])
+        found = messages(kept)
+        assert found == [f"line {number}" for number in range(50_000 - len(found), 50_000)]
+        assert size(tmp_path) < 300_000
+
     def test_the_streams_that_were_written_least_lately_go(self, tmp_path, fake_clock):
         kept = logs.Logs(str(tmp_path), clock=fake_clock, stream_bytes=100, total_bytes=2000)
         for number in range(40):
@@ -142,6 +152,33 @@ class TestBounds:
         assert [stream.name for stream in kept.streams(GROUP)] == ["c", "d", "e"]
 
 
+class TestSince:
+    @given(
+        st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=4), min_size=1, max_size=30),
+        st.integers(0, 60),
+        st.integers(0, 30),
+    )
+    def test_what_is_wanted_is_there_whatever_is_left_out(self, batches, since, restart):
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(logs, "_MARK_BYTES", 60)
+            kept = logs.Logs(folder, stream_bytes=1000)
+            kept.create_group(GROUP)
+            kept.create_stream(GROUP, STREAM)
+            for number, batch in enumerate(batches):
+                kept.put(GROUP, STREAM, [(time, "x") for time in batch])
+                if number == restart:
+                    kept = logs.Logs(folder, stream_bytes=1000)
+            wanted = [event for event in kept.events(GROUP, STREAM) if event.time >= since]
+            assert [event for event in kept.events(GROUP, STREAM, since=since) if event.time >= since] == wanted
+
+    def test_what_is_old_is_not_read(self, tmp_path, fake_clock):
+        kept = logs.Logs(str(tmp_path), clock=fake_clock, stream_bytes=300_000)
+        for number in range(100):
+            kept.write(GROUP, STREAM, [(number, "x" * 5000)])
+        assert len(kept.events(GROUP, STREAM)) > 60
+        assert len(kept.events(GROUP, STREAM, since=99_000)) < 30
+
+
 class TestFolder:
     def test_the_next_daemon_goes_on(self, kept, tmp_path, fake_clock):
         kept.write(GROUP, STREAM, [(1, "a")])
@@ -157,10 +194,10 @@ class TestFolder:
         kept.write(GROUP, STREAM, [(1, "a")])
         (path,) = (tmp_path / "account" / "logs").glob("*/*.jsonl")
         with path.open("ab") as file:
-            file.write(b'[2, 1, 1, "cut')
+            file.write(b'[2, 1000, 1, "\\q"]\n[3, 1000, 1, "cut')
         again = logs.Logs(str(tmp_path), clock=fake_clock)
         again.write(GROUP, STREAM, [(2, "b")])
-        assert messages(again) == ["a", "b"]
+        assert messages(again) == ["a", '"\\q"', "b"]
 
     @pytest.mark.parametrize("text", ["", "{\n", '{"stream": "other"}\n', "[]\n"])
     def test_a_stream_without_its_head_is_kept_aside(self, kept, tmp_path, fake_clock, text):
