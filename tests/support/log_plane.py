@@ -12,12 +12,14 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.control import vm
+from tests.support.control import IMAGE_ARN, vm
 from tests.support.relaying import Answer, Asked, relaying
+from vmnest import registry
 
 MICROVM = "microvm-1f0c7f3e-0001"
 GROUP = "/aws/lambda-microvms/demo"
@@ -25,6 +27,7 @@ STREAM = f"2026/09/15[1.0]{MICROVM}"
 STARTED = 1789463942.026  # of ``control.vm``, on that day
 STARTED_MS = 1789463942026
 _MICROVMS = "/2025-09-09/microvms/"
+_IMAGES = "/2025-09-09/microvm-images/"
 
 
 def _body(**members: object) -> bytes:
@@ -56,7 +59,9 @@ class LogPlane:
         is_round: FilterLogEvents gives out the same token for ever.
         on_call: Told of each call of logs before it is answered: its name, and how many of that name there were before.
         calls: The calls of logs, in order, with their parameters.
-        looks: How often a MicroVM was asked for.
+        on_look: Told of each question about a MicroVM before it is answered, and how many there were before.
+        is_shut: Nobody may ask for MicroVMs.
+        version: What GetMicrovmImageVersion answers.
     """
 
     url: str = ""
@@ -71,6 +76,8 @@ class LogPlane:
     on_look: Callable[[int], None] = lambda number: None
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     looks: int = 0
+    is_shut: bool = False
+    version: dict[str, Any] = field(default_factory=dict)
     ids: Iterator[int] = field(default_factory=lambda: itertools.count(10**55))
 
     def put(
@@ -106,6 +113,8 @@ class LogPlane:
 
     def relay(self, asked: Asked) -> Answer:
         target = next((value for name, value in asked.headers if name.lower() == "x-amz-target"), None)
+        if asked.target.startswith(_IMAGES):
+            return Answer(200, [("Content-Type", "application/json")], _body(**self.version))
         if target is None:
             return self._microvm(urllib.parse.unquote(asked.target.removeprefix(_MICROVMS)))
         name, params = target.rpartition(".")[2], json.loads(asked.body)
@@ -131,6 +140,9 @@ class LogPlane:
     def _microvm(self, microvm_id: str) -> Answer:
         self.on_look(self.looks)
         self.looks += 1
+        if self.is_shut:
+            headers = [("x-amzn-errortype", "AccessDeniedException"), ("Content-Type", "application/json")]
+            return Answer(403, headers, _body(message="not authorized to perform: lambda:GetMicrovm"))
         found = self.microvms.get(microvm_id)
         if found is None:
             headers = [("x-amzn-errortype", "ResourceNotFoundException"), ("Content-Type", "application/json")]
@@ -211,3 +223,18 @@ def log_plane() -> Iterator[LogPlane]:
     with open_log_plane() as plane:
         plane.launch()
         yield plane
+
+
+@pytest.fixture
+def logged(log_plane: LogPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> registry.Registry:
+    """This process works with that account, and one sandbox is recorded: ``web`` is its MicroVM."""
+    monkeypatch.setenv("AGENT_SANDBOX_STATE", str(tmp_path / "state.json"))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", log_plane.url)
+    known = registry.open_default()
+    known.put(
+        registry.Record("web", microvm_id=MICROVM, image_arn=IMAGE_ARN, region="us-east-1", created_at=STARTED - 2)
+    )
+    return known

@@ -8,11 +8,12 @@ from .. import errors, registry
 from .. import target as targets
 from ..deadline import SYSTEM_CLOCK, Deadline, check_seconds
 from ..wire import names
-from . import sandboxes, views
+from . import moments, sandboxes, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from ..control import Control
     from ..control.log_marks import Mark
@@ -105,15 +106,20 @@ class Source:
         from ..control.log_streams import Subject
         from ..control.microvm_logs import MicrovmLog
 
-        began = None if self.microvm is None else self.microvm.started_at
-        if began is None and self._record is not None and self._record.created_at is not None:
-            from datetime import datetime, timezone
-
-            began = datetime.fromtimestamp(self._record.created_at, timezone.utc)
         version = None if self.microvm is None else self.microvm.image_version
-        subject = Subject(self.microvm_id, self.image_arn, version, began)
+        subject = Subject(self.microvm_id, self.image_arn, version, self._began())
         service = self.place.service("logs", deadline=self._deadline)
         return MicrovmLog(service, subject, groups=self._groups(want, subject))
+
+    def _began(self) -> datetime | None:
+        if self.microvm is not None:
+            return self.microvm.started_at
+        recorded = None if self._record is None else moments.from_epoch(self._record.created_at)
+        if recorded is None:
+            return None
+        from datetime import datetime
+
+        return datetime.fromisoformat(recorded)
 
     def _groups(self, want: Want, subject: Subject) -> tuple[str, ...]:
         from ..control import log_streams
