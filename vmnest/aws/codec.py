@@ -189,6 +189,7 @@ def load(service: str, *, variant: Variant | None = None) -> Codec:
     """
     if service not in CLASSIC:
         return RestJson(service)
+    model.require_botocore()
     from . import classic, s3_codec
 
     if service == s3_codec.SERVICE:

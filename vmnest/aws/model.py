@@ -232,6 +232,15 @@ def read_partitions() -> dict[str, Any]:
     return _read_first(os.path.join(_data_folder(), "partitions.json")) or {}
 
 
+def require_botocore() -> None:
+    """See that there is a botocore, before something that needs it is imported.
+
+    Raises:
+        errors.DependencyMissingError: there is none.
+    """
+    _data_folder()
+
+
 def _data_folder() -> str:
     found = importlib.util.find_spec("botocore")
     if found is None or not found.submodule_search_locations:

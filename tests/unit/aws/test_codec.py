@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 
@@ -30,6 +31,13 @@ def test_a_service_gets_the_codec_of_its_protocol(service, kind):
 def test_a_service_that_nobody_knows_is_refused():
     with pytest.raises(errors.DependencyMissingError, match="coffee"):
         codec.load("coffee")
+
+
+def test_without_botocore_the_classic_services_say_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(errors.DependencyMissingError, match="not installed") as caught:
+        codec.load("sts")
+    assert "pip install" in caught.value.hint
 
 
 def test_the_way_to_a_sandbox_imports_no_botocore():
