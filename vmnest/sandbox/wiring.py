@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from .. import errors, settings
 from .. import target as targets
 
-__all__ = ["Wiring", "egress_connector", "resolve"]
+__all__ = ["Wiring", "egress_connector", "is_of_one_account", "resolve"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def resolve(
     # On this machine a role opens nothing: what names the image has no need of the rest.
     if role is None and (found is not None or not place.is_local):
         offered = outputs.resolve(outputs.EXECUTION_ROLE, is_local=is_local, environ=environ, of_image=image)
-        if offered is not None and _is_of_one_account(image, offered.value):
+        if offered is not None and is_of_one_account(image, offered.value):
             role = offered.value
             sources[outputs.EXECUTION_ROLE] = offered.source
     return Wiring(place, image, role, sources)
@@ -92,6 +92,6 @@ def _check_region(found: tuple[str, str], place: targets.Target) -> None:
         )
 
 
-def _is_of_one_account(image: str, role: str) -> bool:
+def is_of_one_account(image: str, role: str) -> bool:
     """The stack may be of another account than the image that the caller named; an image's name alone tells nothing."""
     return not image.startswith("arn:") or image.split(":")[4:5] == role.split(":")[4:5]

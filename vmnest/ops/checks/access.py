@@ -39,6 +39,7 @@ __all__ = [
         "first_call",
     ),
     *(
+        "is_reachable",
         "is_told_elsewhere",
         "obstacle",
         "of_error",
@@ -97,6 +98,7 @@ def choice(context: Context, setting: str, output: str) -> FoundOutput | errors.
 
     def find() -> FoundOutput | None:
         from ...infra import outputs
+        from ...sandbox import wiring
 
         found = settings.resolve(setting, environ=context.environ)
         if found.value:
@@ -105,7 +107,9 @@ def choice(context: Context, setting: str, output: str) -> FoundOutput | errors.
         if output != outputs.IMAGE:
             chosen = choice(context, "image_arn", outputs.IMAGE)
             image = chosen.value if isinstance(chosen, outputs.Found) else None
-        return outputs.resolve(output, is_local=False, environ=context.environ, cwd=context.cwd, of_image=image)
+        offered = outputs.resolve(output, is_local=False, environ=context.environ, cwd=context.cwd, of_image=image)
+        is_used = offered is None or image is None or wiring.is_of_one_account(image, offered.value)
+        return offered if is_used else None
 
     return _once(context, f"choice.{setting}", find)
 
@@ -160,7 +164,7 @@ def _within(look: Callable[[], Standing], limit: Deadline) -> Standing:
     thread.join(limit.remaining())
     if not found:
         raise errors.CredentialsBrokenError(
-            f"the source of AWS credentials has not answered within {limit.seconds:g} s",
+            f"the source of AWS credentials has not answered within {limit.seconds:.2g} s",
             hint="Run `aws sts get-caller-identity` to see what it waits for.",
         )
     if isinstance(found[0], Exception):
@@ -244,6 +248,12 @@ def role(context: Context, name: str) -> dict[str, object] | errors.VmnestError:
     return _once(context, f"role.{name}", ask)
 
 
+def is_reachable(context: Context) -> bool:
+    """Somebody answers at the address of the service of MicroVMs."""
+    found = reached(context)
+    return not isinstance(found, errors.VmnestError) and not isinstance(found[1], errors.VmnestError)
+
+
 def require(found: Made | errors.VmnestError) -> Made:
     """The result, if it is none of failure; else that error is raised."""
     if isinstance(found, errors.VmnestError):
@@ -280,14 +290,13 @@ _OBSTACLES: tuple[tuple[type[errors.VmnestError], str], ...] = (
 
 def is_told_elsewhere(context: Context) -> bool:
     """What is wrong with the first call has been found out without it, so that another check speaks of it."""
-    answer, found, who = first_call(context), reached(context), caller(context)
-    other = found[1] if isinstance(found, tuple) else found
+    answer, found = first_call(context), reached(context)
     if isinstance(answer, errors.TransportError):
-        return isinstance(other, errors.VmnestError)
+        return not is_reachable(context)
     if isinstance(answer, errors.AnswerInvalidError):
-        return not isinstance(other, errors.VmnestError) and other.is_foreign
+        return isinstance(found, tuple) and not isinstance(found[1], errors.VmnestError) and found[1].is_foreign
     if isinstance(answer, errors.SignatureRefusedError):
-        return isinstance(who, errors.SignatureRefusedError)
+        return isinstance(caller(context), errors.SignatureRefusedError)
     return obstacle(context) is not None
 
 

@@ -6,7 +6,7 @@ import time
 
 from ... import errors
 from .. import moments
-from . import access, check
+from . import access, check, services
 from .check import Check
 
 TYPE_CHECKING = False
@@ -65,13 +65,26 @@ def identity(context: Context) -> list[Check]:
     if isinstance(access.standing(context), errors.VmnestError):
         return [access.skipped("aws.identity", title=_WHO, reason="there are no usable credentials")]
     found = access.caller(context)
+    if isinstance(found, errors.DependencyMissingError):
+        return [access.skipped("aws.identity", title=_WHO, reason="there is no botocore")]
+    if isinstance(found, errors.TransportError) and not access.is_reachable(context):
+        return [access.skipped("aws.identity", title=_WHO, reason="AWS cannot be reached")]
     if isinstance(found, errors.VmnestError):
         # Only AWS's own word condemns keys. That it cannot be asked may be a matter of the network, which others check.
         verdict = check.FAILED if isinstance(found, errors.SignatureRefusedError) else check.UNKNOWN
+        if verdict == check.FAILED and not isinstance(found, errors.CredentialsExpiredError):
+            _add_region(found, context)
         return [access.of_error("aws.identity", found, title=_WHO, verdict=verdict)]
     data = {"account": found.account, "arn": found.arn}
     text = f"{found.arn} in account {found.account}"
     return [check.Check("aws.identity", title=_WHO, verdict=check.OK, detail=text, data=data)]
+
+
+def _add_region(error: errors.VmnestError, context: Context) -> None:
+    """A region that the account has not switched on refuses good keys in the same words."""
+    where = access.region(context)
+    if not isinstance(where, errors.VmnestError) and where.name not in services.KNOWN_REGIONS:
+        error.add_hint(f"Or {where.name} is not switched on for the account: try another region.")
 
 
 PROBES = (credentials, identity)

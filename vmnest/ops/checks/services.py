@@ -97,6 +97,8 @@ def endpoint(context: Context) -> list[Check]:
     if isinstance(found, errors.VmnestError):
         return [access.of_error(name, found, title=title)]
     url, reached = found
+    if isinstance(reached, errors.ProxyError):
+        return [access.skipped(name, title=title, reason="the way through the proxy fails")]
     own = overrides.get(access.MICROVMS)
     text = url if own is None else f"{url} ({own['source']})"
     others = [f"{service} to {each['url']} ({each['source']})" for service, each in overrides.items() if each != own]
