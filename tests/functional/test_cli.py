@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import Cli, bare_environ
+from tests.support.cli import PROGRAM, Cli, bare_environ
 from tests.support.paths import ROOT
+from tests.support.terminals import Terminal
 from vmnest import __version__
 from vmnest.cli import verbs
 
@@ -213,6 +214,19 @@ def test_nothing_of_a_text_is_wrapped_or_cut_in_a_pipe(cli: Cli) -> None:
     assert long in done.text
     assert len(done.text.splitlines()) == 2
     assert cli("exec", "--help", COLUMNS="40").text == cli("exec", "--help", COLUMNS="400").text
+
+
+@pytest.mark.parametrize("columns", [24, 40, 80, 200])
+def test_a_table_fits_the_terminal_and_keeps_names_and_states(cli: Cli, columns: int) -> None:
+    records = {"web": {"microvm_id": "microvm-" + "0" * 36, "region": "eu-west-1"}, "here": {"target": "local"}}
+    write_state(cli, {"sandboxes": records})
+    environ = {**cli.environ, "AWS_SHARED_CREDENTIALS_FILE": "/none", "TERM": "dumb"}
+    with Terminal([*PROGRAM, "-q", "ls"], env=environ, size=(columns, 24)) as terminal:
+        assert terminal.wait() == 0
+        lines = terminal.read_rest().decode().splitlines()
+    assert [line.split()[:2] for line in lines] == [["NAME", "STATE"], ["web", "UNKNOWN"], ["here", "LAUNCHING"]]
+    assert max(map(len, lines)) <= columns
+    assert ("ID" in lines[0].split()) == (columns == 200)
 
 
 def test_debug_shows_a_traceback_and_nothing_else_does(cli: Cli) -> None:

@@ -121,6 +121,35 @@ def test_a_microvm_that_is_gone_is_shown_and_can_be_removed(cli: Cli, cloud: Loc
     assert cli("rm", "gone").status == 0
 
 
+def test_what_others_started_is_seen_gets_a_name_and_is_pruned(cli: Cli, cloud: LocalCloud) -> None:
+    service = cloud.client()
+    image = "arn:aws:lambda:us-east-1:000000000000:microvm-image:local"
+    microvm_id = service.run_microvm(imageIdentifier=image)["microvmId"]
+
+    def listed(*line: str) -> dict[str, object]:
+        found = cli("ls", "--local", "--json", *line).data["sandboxes"]
+        return {each["microvm_id"]: each["name"] for each in found}
+
+    assert microvm_id not in listed()
+    assert listed("--all")[microvm_id] is None
+    assert cli("adopt", "--local", microvm_id, "found", "--label", "from=boto3").text == "found\n"
+    assert cli("adopt", "--local", microvm_id, "other", "--json").error["code"] == "name_in_use"
+    assert listed("--label", "from=boto3", "--image", "local") == {microvm_id: "found"}
+    assert cli("exec", "found", "--", "echo", "hi").text == "hi\n"
+    planned = cli("prune", "--local", "--older-than", "0.01", "--dry-run", "--json").data["sandboxes"]
+    assert {each["microvm_id"]: each["action"] for each in planned}[microvm_id] == "end"
+    assert service.get_microvm(microvmIdentifier=microvm_id)["state"] == "RUNNING"
+    service.terminate_microvm(microvmIdentifier=microvm_id)
+    wait_for(lambda: listed("--state", "TERMINATED") == {microvm_id: "found"})
+    (pruned,) = cli("prune", "--local", "--json").data["sandboxes"]
+    assert (pruned["microvm_id"], pruned["action"]) == (microvm_id, "forget")
+    assert microvm_id not in listed("--all")
+    assert listed("--all", "--state", "TERMINATED")[microvm_id] is None
+    assert cli("adopt", "--local", microvm_id, "late").status == 1
+    assert cli("rm", "found").status == 3
+    assert cli("rm", "found", "--force").status == 0
+
+
 def test_sizes_are_checked(cli: Cli) -> None:
     assert cli("create", "huge", "--local", "--cpus", "-1").status == 2
     assert cli("create", "huge", "--local", "-m", "lots").status == 2

@@ -134,7 +134,7 @@ def _table(listed: Sequence[Mapping[str, object]], *, wide: bool) -> str:
     regions = {each["region"] for each in listed if each["target"] != settings.TARGET_LOCAL}
     tells_region = wide or len(regions) > 1
     columns = [
-        tables.Column("NAME", shrinks=True),
+        "NAME",
         tables.Column("STATE", colours=tables.STATE_COLOURS),
         *([tables.Column("TARGET", rank=2)] if tells_target else ()),
         *([tables.Column("REGION", rank=3)] if tells_region else ()),

@@ -109,7 +109,7 @@ def _count(chosen: Sequence[object]) -> str:
 
 def _show(report: Sequence[Mapping[str, object]], *, data: object, options: words.Options) -> None:
     """What became of each: as a table, or as data."""
-    columns = (tables.Column("NAME", shrinks=True), tables.Column("MICROVM", rank=1), "RESULT")
+    columns = ("NAME", tables.Column("MICROVM", rank=1), "RESULT")
     rows = [(each["name"], each["microvm_id"], _result(each)) for each in report]
     output.result(data, options=options, text=output.table(columns, rows) if rows else "")
     for each in report:
@@ -171,7 +171,7 @@ def _table(found: Sequence[Mapping[str, object]], results: Mapping[str, str]) ->
     if not found:
         return ""
     columns = (
-        tables.Column("NAME", shrinks=True),
+        "NAME",
         tables.Column("STATE", colours=tables.STATE_COLOURS),
         tables.Column("AGE", rank=1, right=True),
         tables.Column("MICROVM", rank=2),
