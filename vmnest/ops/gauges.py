@@ -104,7 +104,7 @@ class Gauge:
 
     def _measure(self, timeout: float) -> tuple[dict[str, object], errors.VmnestError | None]:
         agent, cloudwatch = crowd.map_parallel(lambda ask: ask(timeout), (self._ask_agent, self._ask_cloudwatch))
-        data = {
+        data: dict[str, object] = {
             "name": self.record.name,
             "target": self.record.target,
             "microvm_id": self.record.microvm_id,

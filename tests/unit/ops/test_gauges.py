@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ from tests.support.figures import (
     refused,
 )
 from tests.support.planes import MICROVM_ID, NAME
-from tests.support.scripted import Answer, Received, answer, json_answer
+from tests.support.scripted import SILENT, Answer, Received, answer, json_answer
 from vmnest import errors, registry
 from vmnest.ops import gauges, views
 
@@ -161,6 +162,16 @@ def test_an_agent_that_fails_is_a_failure_unless_cloudwatch_knows_something(scen
     assert data["error"] == caught.value.to_wire()
     assert data["state"] == "RUNNING"
     assert data["agent"] == {"figures": None, "reason": caught.value.message, "code": caught.value.code}
+
+
+def test_an_agent_that_never_answers_is_a_failure_in_time(scene: OpenScene) -> None:
+    on = scene(SILENT)
+    begun = time.monotonic()
+    with pytest.raises(errors.VmnestError) as caught:
+        on.gauge.measure(timeout=0.3)
+    assert time.monotonic() - begun < 20  # of the 60 that an answer may take elsewhere
+    assert caught.value.retryable
+    assert on.gauge.try_measure(timeout=0.3)["state"] == "RUNNING"
 
 
 def test_a_failure_of_the_agent_is_a_reason_where_cloudwatch_knows_something(scene: OpenScene) -> None:
