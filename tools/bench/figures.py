@@ -15,7 +15,7 @@ class Figure:
         name: What was measured.
         unit: Its unit.
         ours: vmnest's values, one a round.
-        theirs: The upstream package's, in the same order; none if it has no such thing.
+        theirs: The upstream package's, in the same order, or what else ours are held against; none if there is none.
         goal: The ratio to aim for; without ``theirs`` the absolute value.
     """
 

@@ -9,19 +9,28 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import processes
 from figures import Figure
 
 import vmnest
+from vmnest import registry, target
+from vmnest.control import microvms
+from vmnest.deadline import Deadline
+from vmnest.wire import names
+
+MANY = 200
+SETTLE_SECONDS = 120
 
 # The program tells when it wrote; CLOCK_MONOTONIC is the same for it and for us.
 STAMP = "import time; time.sleep(0.2); print(time.monotonic_ns(), flush=True); time.sleep(0.2)"
 
 
 def measure(*, ours: Path, folder: Path, rounds: int) -> Iterator[Figure]:
-    """From create to the first answered exec; from a program's write to the reader of its output."""
+    """From create to the first answered exec; from a program's write to the reader; ``ls`` of many."""
     os.environ["AGENT_SANDBOX_LOCAL_DIR"] = str(folder / "local")
     os.environ["AGENT_SANDBOX_STATE"] = str(folder / "state.json")
     program = str(ours / "bin/vmnest")
@@ -34,6 +43,7 @@ def measure(*, ours: Path, folder: Path, rounds: int) -> Iterator[Figure]:
             yield Figure(
                 "local: write to reader, exec", "ms", [_first_byte_of(program) for _ in range(rounds)], goal=20
             )
+        yield _list_of_many(program, folder=folder, rounds=rounds)
     finally:
         os.spawnl(os.P_WAIT, program, "vmnest", "-q", "local", "down", "--force")
 
@@ -61,3 +71,22 @@ def _first_byte_of(program: str) -> float:
         line = process.stdout.readline()
         took = time.monotonic_ns() - int(line)
     return took / 1e6
+
+
+def _list_of_many(program: str, *, folder: Path, rounds: int) -> Figure:
+    """``ls`` of many sandboxes that run, beside ``ls`` of the first of them."""
+    few, many = folder / "few.json", folder / "many.json"
+    control = target.resolve(local=True).control(deadline=Deadline(SETTLE_SECONDS))
+    image = names.image_arn(region=names.LOCAL_REGION, account=names.LOCAL_ACCOUNT, name=names.LOCAL_IMAGE_NAME)
+    for number in range(MANY):
+        spec = microvms.RunSpec(image, uuid.uuid4().hex, local_options={"memory": 128})
+        made = control.microvms.run(spec, deadline=Deadline(SETTLE_SECONDS))
+        record = registry.Record(f"box-{number}", microvm_id=made.microvm_id, region=names.LOCAL_REGION, target="local")
+        for path in (many, few) if number == 0 else (many,):
+            registry.Registry(str(path)).put(record)
+    deadline = Deadline(SETTLE_SECONDS)
+    while any(each.state == names.PENDING for each in control.microvms.list(deadline=deadline)):
+        time.sleep(0.5)
+    commands = [["/usr/bin/env", f"AGENT_SANDBOX_STATE={path}", program, "ls"] for path in (many, few)]
+    of_many, of_one = processes.time_in_turn(commands, environ=os.environ, rounds=rounds)
+    return Figure(f"local: ls of {MANY}, beside ls of 1", "ms", of_many, of_one, goal=2)
