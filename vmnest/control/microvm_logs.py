@@ -134,15 +134,17 @@ class MicrovmLog:
             except errors.VmnestError as error:
                 trouble.bear(error)
             else:
-                if (
-                    mark.count == before
-                    and ended_at is not None
-                    and self._clock.monotonic() - ended_at >= pace.settle_seconds
-                ):
+                if ended_at is not None and self._is_all(pace, has_news=mark.count > before, ended_at=ended_at):
                     return
             if mark.count > before:
                 pauses = backoff(first=pace.first_seconds, last=pace.last_seconds)
             self._clock.sleep(next(pauses))
+
+    def _is_all(self, pace: Pace, *, has_news: bool, ended_at: float) -> bool:
+        """Of a MicroVM that has ended nothing more is to come."""
+        if not pace.settle_seconds:
+            return True
+        return not has_news and self._clock.monotonic() - ended_at >= pace.settle_seconds
 
     def _look(self, mark: Mark, *, is_thorough: bool, matches: Callable[[str], bool] | None) -> Iterator[LogEvent]:
         deadline = Deadline(CALL_SECONDS, clock=self._clock)
