@@ -59,6 +59,10 @@ class _Line:
         self.debug = False
 
     def run(self) -> int:
+        if self._argv[:1] == [verbs.COMPLETE]:
+            from . import completing
+
+            return completing.run(self._argv[1:])
         found = verbs.look_for(self._argv)
         self.verb = found.verb
         if found.verb is None:
