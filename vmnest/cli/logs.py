@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from .. import errors
 from ..ops import logs
 from . import output, render, terminal, values, words
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from . import verbs
 
 __all__ = ["build_parser", "run"]
+
+_BESIDE = re.compile(r"(?:\]|microvm-)[^/\]]*/(.+)", re.DOTALL)
 
 
 class _Options(words.Options):
@@ -160,7 +164,8 @@ def _to_text(event: Mapping[str, object], *, with_time: bool) -> str:
 
 def _label(stream: str) -> str:
     """What a stream beside a MicroVM's main one is called: the rest of ``2026/11/30[1.0]microvm-…/egress``."""
-    return stream.rpartition("]")[2].partition("/")[2]
+    found = _BESIDE.search(stream)
+    return found[1] if found else ""
 
 
 def _printable(line: str) -> str:
