@@ -84,7 +84,7 @@ VERBS = (
     Verb("local status", "local", "Show whether the local cloud runs, and what isolates its sandboxes"),
     Verb("local env", "local", "Print shell lines that lead boto3 or the AWS CLI to the local cloud"),
     Verb("completion", "completion", "Print what makes a shell complete vmnest's command lines"),
-    Verb("doctor", "doctor", "Look whether all is there that sandboxes need, and say what to do about what is not"),
+    Verb("doctor", "doctor", "Look whether all that sandboxes need is there, and say what to do"),
     Verb("version", "version", "Show the version of vmnest"),
 )
 

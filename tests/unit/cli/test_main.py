@@ -50,9 +50,9 @@ def test_every_verb_has_help_wherever_it_is_asked_for(verb: verbs.Verb, capfd: p
         (["ssh", "x"], "Did you mean vmnest shell?"),
         (["pull", "x:a", "a"], "Did you mean vmnest cp?"),
         (["cat", "x", "a"], "Did you mean vmnest fs cat?"),
-        (["logs", "x"], "Did you mean vmnest attach NAME JOB?"),
+        (["log", "x"], "Did you mean vmnest logs?"),
         (["top", "x"], "Did you mean vmnest metrics NAME --watch?"),
-        (["bogus"], "vmnest --help lists the commands"),
+        (["xyzzy"], "vmnest --help lists the commands"),
     ],
 )
 def test_a_misspelt_command_is_told_the_closest(line: list[str], hint: str, capfd: pytest.CaptureFixture[str]) -> None:
