@@ -238,7 +238,6 @@ class Daemon:
                 "folder": self._config.folder,
                 "driver": opened.driver.name,
                 "isolation": opened.driver.isolation,
-                "obstacle_to_images": opened.driver.obstacle_to_images,
                 "microvms": counts,
                 "builds": known.builds(),
                 "idle_seconds": min(opened.idle_seconds(), known.idle_seconds()),

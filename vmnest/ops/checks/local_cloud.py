@@ -178,7 +178,6 @@ def _ask(running: rendezvous.Daemon, context: Context) -> list[Check]:
     return [
         places.combine("local.daemon", title=_TITLES["daemon"], fine=fine, findings=findings, data=data),
         _look_at_isolation(told, context),
-        *_look_at_images(told),
     ]
 
 
@@ -199,15 +198,6 @@ def _look_at_isolation(told: Mapping[str, object], context: Context) -> Check:
         return _check("isolation", check.FAILED, detail=detail, remedy=remedy, data=data)
     detail = f"by {isolation}, as the local cloud tried out when it started"
     return _check("isolation", check.OK, detail=detail, data=data)
-
-
-def _look_at_images(told: Mapping[str, object]) -> Iterator[Check]:
-    """Whether images work; a daemon of an older version does not say."""
-    obstacle = told.get("obstacle_to_images")
-    if obstacle == "":
-        yield _check("overlay", check.OK, detail=_WRITES["disk"][1])
-    elif obstacle:
-        yield _check("overlay", check.WARNING, detail=f"images do not work: {obstacle}", remedy=_WRITES_REMEDY)
 
 
 def _try(path: str, context: Context) -> list[Check]:

@@ -40,7 +40,6 @@ def test_a_daemon_that_runs_is_asked(local_cloud: LocalCloud) -> None:
     assert found["local.daemon"].data["pid"] == local_cloud.process.pid
     assert found["local.daemon"].detail.endswith(f"{local_cloud.url}, no sandbox")
     assert found["local.isolation"].data == {"isolation": "namespace", "driver": "namespace"}
-    assert found["local.overlay"].detail == "what sandboxes write is kept in the folder"
     demanding = look(local_cloud.folder, AGENT_SANDBOX_LOCAL_ISOLATION="vm", AGENT_SANDBOX_LOCAL_DISK="1GiB")
     assert demanding["local.isolation"].verdict == "failed"
     assert "demands vm" in demanding["local.isolation"].detail
@@ -149,13 +148,3 @@ def test_another_system_than_linux_is_told_once(tmp_path: Path, monkeypatch: pyt
     assert found["local.system"].verdict == "failed"
     assert "darwin" in found["local.system"].detail
     assert "Use AWS" in (found["local.system"].remedy or "")
-
-
-@pytest.mark.parametrize(
-    ("told", "verdicts"),
-    [({}, []), ({"obstacle_to_images": ""}, ["ok"]), ({"obstacle_to_images": "the disk is odd"}, ["warning"])],
-)
-def test_an_obstacle_to_images_is_told_as_the_daemon_tells_it(told: dict[str, object], verdicts: list[str]) -> None:
-    found = list(local_cloud._look_at_images(told))
-    assert [each.verdict for each in found] == verdicts
-    assert all("the disk is odd" in each.detail for each in found if each.verdict == "warning")
