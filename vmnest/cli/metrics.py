@@ -205,7 +205,7 @@ _COLUMNS = (
     tables.Column("UPTIME", rank=6, right=True),
 )
 # What cells are as wide as at least, so that columns stay where they are from one sample to the next.
-_WIDTHS = (0, 10, 5, 5, 5, 5, 20, 10, 8, 8, 6)
+_WIDTHS = (0, 10, 5, 5, 5, 5, 20, 5, 8, 8, 6)
 _STEADY_COLUMNS = tuple(
     tables.Column(
         each.head,
