@@ -89,18 +89,21 @@ def version(
     }
 
 
-def image(*, state: str = "CREATED", active: str | None = "1.0") -> dict[str, Any]:
-    """An answer of GetMicrovmImage, or an item of the list."""
+def image_item(*, state: str = "CREATED", active: str | None = "1.0") -> dict[str, Any]:
+    """An item of ListMicrovmImages."""
     return {
         "imageArn": IMAGE,
         "name": "demo",
         "state": state,
         "createdAt": _CREATED,
-        "updatedAt": _CREATED,
         "latestActiveImageVersion": active,
         "latestFailedImageVersion": None,
-        "tags": {},
     }
+
+
+def image(*, state: str = "CREATED", active: str | None = "1.0") -> dict[str, Any]:
+    """An answer of GetMicrovmImage."""
+    return {**image_item(state=state, active=active), "updatedAt": _CREATED, "tags": {}}
 
 
 def trust(**members: object) -> str:
