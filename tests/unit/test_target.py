@@ -9,6 +9,7 @@ import pytest
 from tests.support import peers
 from tests.support.cloud import LocalCloud
 from vmnest import errors, rendezvous
+from vmnest.aws import credentials
 from vmnest.deadline import Deadline
 from vmnest.target import Target, resolve
 from vmnest.wire import names
@@ -188,6 +189,14 @@ def test_an_answer_without_an_account_is_none() -> None:
     empty = CALLER.replace(b"<Account>000000000042</Account>", b"")
     with peers.serving(peers.Answer(200, empty)) as peer, pytest.raises(errors.AnswerInvalidError, match="account"):
         aws(**KEYS, AWS_ENDPOINT_URL_STS=peer.url).account_id(deadline=Deadline(10))
+
+
+def test_other_keys_than_those_of_the_environment_may_be_given() -> None:
+    own = credentials.StaticSource(credentials.build("AKIDOTHER", "x"))
+    with peers.serving(peers.Answer(200, CALLER)) as peer:
+        environ = {**KEYS, "AWS_ENDPOINT_URL_STS": peer.url}
+        Target("aws", region="eu-west-1", environ=environ, credentials=own).account_id(deadline=Deadline(10))
+    assert "Credential=AKIDOTHER/" in (peer.requests[0].get("Authorization") or "")
 
 
 @pytest.mark.parametrize("name", ["iam", "ec2", "logs", "cloudwatch", "s3", "lambda-core"])

@@ -40,6 +40,18 @@ def test_the_variables_are_read_as_botocore_reads_them(environ, scheme, expected
     assert choose(scheme=scheme, **environ) == expected
 
 
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"HTTPS_PROXY": PROXY}, ("HTTPS_PROXY", PROXY)),
+        ({"HTTPS_PROXY": PROXY, "https_proxy": ""}, ("https_proxy", "")),
+        ({}, ("HTTPS_PROXY", "")),
+    ],
+)
+def test_the_variable_that_counts_can_be_named(environ, expected):
+    assert proxies.find_variable("https", environ) == expected
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "a.localhost", "127.0.0.1", "127.1", "127.9.8.7", "::1"])
 def test_loopback_never_goes_through_a_proxy(host):
     assert choose(host, HTTP_PROXY=PROXY) is None
