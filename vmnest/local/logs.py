@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -41,6 +42,12 @@ _PUT_EVENTS = 1000  # at a time: a file is not to be much larger than it may be
 _EVENT = re.compile(rb'\[(\d+), (-?\d+), (-?\d+), (".*")\]\n')
 
 
+Place = tuple[int, int]  # the time of an event and its number, by which events are in order
+
+
+BEGINNING: Place = (-1, 0)
+
+
 class Event(NamedTuple):
     """A line of a log: its place among those of its stream, its time and the time it came, both in milliseconds.
 
@@ -51,6 +58,11 @@ class Event(NamedTuple):
     time: int
     came: int
     raw: bytes  # the message in JSON
+
+    @property
+    def place(self) -> Place:
+        """Where it is among the events of its stream."""
+        return self.time, self.number
 
     @property
     def message(self) -> str:
@@ -87,28 +99,41 @@ class Stream:
         self.size = 0
         self.older_size = 0
         self.first: int | None = None
-        self.last: int | None = None
+        self.end: Place | None = None
         self.came: int | None = None
-        # For each half: (time, place in its file), growing; what is older than that time is before that place.
-        self.marks: dict[str, list[tuple[int, int]]] = {_OLDER: [], _NEWER: []}
+        self.is_in_order = True
+        # For each half: offsets in its file, growing, and the place that no event before the offset is behind.
+        self.marks: dict[str, list[tuple[Place, int]]] = {_OLDER: [], _NEWER: []}
 
-    def find_place(self, half: str, since: int) -> int | None:
-        """Where in that half's file events of that time and later begin, or before; None if it has none of them."""
-        if half == _OLDER and self.marks[_NEWER][:1] and self.marks[_NEWER][0][0] < since:
+    @property
+    def last(self) -> int | None:
+        """The time of the latest event."""
+        return None if self.end is None else self.end[0]
+
+    def find_offset(self, half: str, after: Place) -> int | None:
+        """Where in that half's file events behind that place begin, or before; None if it has none of them."""
+        if half == _OLDER and self.marks[_NEWER][:1] and self.marks[_NEWER][0][0] <= after:
             return None
-        return max((place for last, place in self.marks[half] if last < since), default=0)
+        return max((offset for end, offset in self.marks[half] if end <= after), default=0)
 
     def mark(self) -> None:
         """Note where the newer half ends now, if that is far from the last mark."""
         marks = self.marks[_NEWER]
-        if self.last is not None and (not marks or self.size - marks[-1][1] >= _MARK_BYTES):
-            marks.append((self.last, self.size))
+        if self.end is not None and (not marks or self.size - marks[-1][1] >= _MARK_BYTES):
+            marks.append((self.end, self.size))
+
+    def turn(self) -> None:
+        """The newer half is the older one now."""
+        self.older_size, self.size = self.size, 0
+        self.marks = {_OLDER: self.marks[_NEWER], _NEWER: []}
 
     def note(self, events: Sequence[Event]) -> None:
-        """Events are in it."""
-        times = [event.time for event in events]
-        self.first = min(times if self.first is None else [self.first, *times])
-        self.last = max(times if self.last is None else [self.last, *times])
+        """Events are in it, behind those that were."""
+        places = [event.place for event in events]
+        least, most = min(places), max(places)
+        self.is_in_order = self.is_in_order and places == sorted(places) and (self.end is None or self.end < least)
+        self.first = least[0] if self.first is None else min(self.first, least[0])
+        self.end = most if self.end is None else max(self.end, most)
         self.came = events[-1].came
         self.next_number = events[-1].number + 1
 
@@ -251,16 +276,23 @@ class Logs:
             for start in range(0, len(numbered), _PUT_EVENTS):
                 self._put(found, numbered[start : start + _PUT_EVENTS])
 
-    def end(self, group: str, stream: str) -> tuple[int, int]:
-        """Time and number that no event of the stream is beyond. Raises as ``events`` does."""
-        with self._lock:
-            found = self._stream(group, stream)
-            return found.last or 0, found.next_number - 1
+    def events(
+        self,
+        group: str,
+        stream: str,
+        *,
+        after: Place = BEGINNING,
+        until: Place | None = None,
+        most: int | None = None,
+    ) -> list[Event]:
+        """A stream's events in the order of their places, but for those beyond the group's retention.
 
-    def events(self, group: str, stream: str, *, since: int = 0) -> list[Event]:
-        """A stream's events, by time and then as they came, but for those beyond the group's retention.
-
-        Of those that are older than ``since`` (milliseconds) some may be left out: they were not wanted.
+        Args:
+            group: Its name.
+            stream: Its name.
+            after: Only those behind that place.
+            until: Only those before that place.
+            most: So many of them will do, the first ones; there may be more.
 
         Raises:
             faults.Fault: there is no such group or stream.
@@ -268,14 +300,19 @@ class Logs:
         with self._lock, contextlib.ExitStack() as stack:
             found = self._stream(group, stream)
             days = self._held(group).group.retention_days
-            files = _open_both(found, stack, since=since)
+            if days is not None:
+                after = max(after, (self._now() - days * _DAY_MS, -1))
+            # Who follows a log asks again and again whether there is more: no file need be read to say no.
+            if found.end is None or found.end <= after:
+                return []
+            files = _open_both(found, stack, after=after)
+            most = most if found.is_in_order else None
             opened = stack.pop_all()
         # Read without the lock: files only grow, and one that is dropped meanwhile is open.
         with opened:
-            events = [event for file in files for event in _parse_events(file)]
-        oldest = self._now() - days * _DAY_MS if days is not None else None
-        kept = [event for event in events if oldest is None or event.time >= oldest]
-        return sorted(kept, key=lambda event: (event.time, event.number))
+            events = (event for file in files for event in _parse_events(file) if event.place > after)
+            wanted = events if until is None else (event for event in events if event.place < until)
+            return sorted(itertools.islice(wanted, most), key=lambda event: event.place)
 
     def _put(self, stream: Stream, events: Sequence[Event]) -> None:
         if stream.size > self._stream_bytes:
@@ -316,8 +353,7 @@ class Logs:
 
     def _turn(self, stream: Stream) -> None:
         os.rename(stream.path + _NEWER, stream.path + _OLDER)
-        stream.older_size = stream.size
-        stream.marks = {_OLDER: stream.marks[_NEWER], _NEWER: []}
+        stream.turn()
         self._begin(stream)
         self._make_room()
 
@@ -373,16 +409,16 @@ def _size(held: _Held) -> int:
     return sum(stream.size + stream.older_size for stream in held.streams.values())
 
 
-def _open_both(stream: Stream, stack: contextlib.ExitStack, *, since: int = 0) -> list[BinaryIO]:
-    """The files of a stream that have events since then, the older one first; the stack closes them."""
+def _open_both(stream: Stream, stack: contextlib.ExitStack, *, after: Place) -> list[BinaryIO]:
+    """The files of a stream that have events behind that place, the older one first; the stack closes them."""
     files: list[BinaryIO] = []
     for suffix in (_OLDER, _NEWER):
-        place = stream.find_place(suffix, since)
-        if place is None:
+        offset = stream.find_offset(suffix, after)
+        if offset is None:
             continue
         with contextlib.suppress(FileNotFoundError):
             files.append(stack.enter_context(open(stream.path + suffix, "rb")))  # noqa: SIM115 - it is
-            files[-1].seek(place)
+            files[-1].seek(offset)
     return files
 
 
@@ -394,9 +430,9 @@ def _parse_head(file: BinaryIO) -> object:
         return None
 
 
-def _parse_events(file: BinaryIO) -> Iterator[Event]:
-    """The events in a file; a line that is none, as the first one, or that was cut short, is passed over."""
-    for line in file:
+def _parse_events(lines: Iterable[bytes]) -> Iterator[Event]:
+    """The events in lines of a file; one that is none, as the first line, or that was cut short, is passed over."""
+    for line in lines:
         found = _EVENT.fullmatch(line)
         if found is not None:
             number, time, came, raw = found.groups()
@@ -414,14 +450,21 @@ def _load_stream(path: str) -> Stream | None:
     _end_line(path)
     created = head.get("created")
     stream = Stream(str(head["stream"]), created=created if isinstance(created, int) else 0, path=base)
-    with contextlib.ExitStack() as stack:
-        events = [event for each in _open_both(stream, stack) for event in _parse_events(each)]
-    if events:
-        stream.note(events)
-    stream.size = os.stat(path).st_size
-    with contextlib.suppress(FileNotFoundError):
-        stream.older_size = os.stat(base + _OLDER).st_size
+    for suffix in (_OLDER, _NEWER):
+        stream.turn()
+        with contextlib.suppress(FileNotFoundError), open(base + suffix, "rb") as file:
+            _load_events(stream, file)
     return stream
+
+
+def _load_events(stream: Stream, file: BinaryIO) -> None:
+    """Take note of the events in the newer half's file."""
+    while lines := file.readlines(_MARK_BYTES):
+        events = list(_parse_events(lines))
+        stream.mark()
+        if events:
+            stream.note(events)
+        stream.size = file.tell()
 
 
 def _end_line(path: str) -> None:

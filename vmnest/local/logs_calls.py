@@ -23,6 +23,7 @@ TARGET = "Logs_20140328."
 MAX_BATCH_EVENTS = 10_000
 MAX_BATCH_BYTES = 1_048_576
 _EVENT_OVERHEAD = 26
+_NEVER: logs.Place = (1 << 62, 0)
 _OLDEST_MS = 14 * 86_400_000
 _NEWEST_MS = 2 * 3_600_000
 MAX_ANSWER_BYTES = 1 << 20
@@ -194,19 +195,18 @@ class LogsService:
         token = _text(params, "nextToken")
         at = None if token is None else _parse_token(token)
         backward = at is not None and at[0] == "b"
-        # Who follows a log asks again and again whether there is more: no file need be read to say no.
-        is_over = at is not None and not backward and at[1:] >= self._logs.end(group, name)
-        since = max(_start(params), 0 if at is None or backward else at[1])
-        events = [] if is_over else _within(self._logs.events(group, name, since=since), params)
-        if at is not None:
-            place = (at[1], at[2])
-            events = [event for event in events if (_place(event) < place if backward else _place(event) > place)]
         from_head = not backward and (at is not None or params.get("startFromHead") is True)
+        after, until = _first(params), _end(params)
+        if at is not None and backward:
+            until = min(until, at[1:])
+        elif at is not None:
+            after = max(after, at[1:])
+        events = self._logs.events(group, name, after=after, until=until, most=limit if from_head else None)
         chosen = _fitting(events if from_head else events[::-1], limit, size=_size)
         chosen = chosen if from_head else chosen[::-1]
         # Whoever has read to the end asks by the same token again, and finds what is new.
         here = (at[1], at[2]) if at is not None else (0, 0)
-        first, last = (_place(chosen[0]), _place(chosen[-1])) if chosen else (here, here)
+        first, last = (chosen[0].place, chosen[-1].place) if chosen else (here, here)
         return {
             "events": [
                 {"timestamp": each.time, "message": each.message, "ingestionTime": each.came} for each in chosen
@@ -220,19 +220,20 @@ class LogsService:
         wanted, prefix = _texts(params, "logStreamNames"), _text(params, "logStreamNamePrefix")
         if wanted and prefix is not None:
             raise _invalid("logStreamNames and logStreamNamePrefix cannot both be given.")
-        streams = {stream.name: stream for stream in self._logs.streams(group)}
+        streams = [stream.name for stream in self._logs.streams(group)]
         for name in wanted:
             if name not in streams:
                 raise logs.no_such("log stream")
-        since = max(_start(params), _time_of_token(params))
         pattern = _text(params, "filterPattern")
         matches = parse_pattern(pattern) if pattern else None
+        # One more than an answer has: then there is another page.
+        most = None if pattern else _limit(params, most=MAX_BATCH_EVENTS) + 1
+        until = _end(params, is_within=True)
         searched = [name for name in streams if (name in wanted if wanted else name.startswith(prefix or ""))]
         found = [
             (event, name)
             for name in searched
-            if _may_have(streams[name], params)
-            for event in _within(self._logs.events(group, name, since=since), params, is_end_within=True)
+            for event in self._logs.events(group, name, after=_first_on_page(params, name), until=until, most=most)
             if matches is None or matches(event.message)
         ]
         found.sort(key=lambda item: (item[0].time, item[1], item[0].number))
@@ -296,28 +297,26 @@ def _key_of_found(item: tuple[logs.Event, str]) -> str:
     return f"{event.time:014d}\0{name}\0{event.number:012d}"  # NUL: no name has it
 
 
-def _within(events: Sequence[logs.Event], params: Params, *, is_end_within: bool = False) -> list[logs.Event]:
-    """Those from ``startTime`` to ``endTime``, which itself is within for one operation and not for the other."""
-    first, end = _start(params), params.get("endTime")
-    behind = end + is_end_within if isinstance(end, int) else None
-    return [event for event in events if event.time >= first and (behind is None or event.time < behind)]
-
-
-def _may_have(stream: logs.Stream, params: Params) -> bool:
-    """Whether the stream can have events since ``startTime``: most of a group ended long ago, and need not be read."""
-    return stream.last is not None and stream.last >= _start(params)
-
-
-def _start(params: Params) -> int:
+def _first(params: Params) -> logs.Place:
+    """The place that the events since ``startTime`` are behind."""
     start = params.get("startTime")
-    return start if isinstance(start, int) else 0
+    return (start, -1) if isinstance(start, int) else logs.BEGINNING
 
 
-def _time_of_token(params: Params) -> int:
-    """The time of the event that the page before ended with; see ``_key_of_found``."""
+def _end(params: Params, *, is_within: bool = False) -> logs.Place:
+    """The place that the events until ``endTime`` are before; that time itself is within for one operation only."""
+    end = params.get("endTime")
+    return (end + is_within, -1) if isinstance(end, int) else _NEVER
+
+
+def _first_on_page(params: Params, stream: str) -> logs.Place:
+    """A place that a stream's events of the page that is asked for are behind; see ``_key_of_found``."""
     token = _text(params, "nextToken")
-    text = "" if token is None else _parse_page_token(token)[:14]
-    return int(text) if text.isascii() and text.isdigit() else 0
+    time, _, rest = ("" if token is None else _parse_page_token(token)).partition("\0")
+    name, _, number = rest.rpartition("\0")
+    if not (time.isdecimal() and number.isdecimal()):
+        return _first(params)
+    return max(_first(params), (int(time), int(number) if name == stream else -1))
 
 
 def _size(event: logs.Event) -> int:
@@ -334,10 +333,6 @@ def _fitting(items: Sequence[Item], limit: int, *, size: Callable[[Item], int]) 
             break
         chosen.append(item)
     return chosen
-
-
-def _place(event: logs.Event) -> tuple[int, int]:
-    return event.time, event.number
 
 
 def _build_token(direction: str, place: tuple[int, int]) -> str:

@@ -155,10 +155,15 @@ class TestBounds:
 class TestSince:
     @given(
         st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=4), min_size=1, max_size=30),
+        st.integers(-1, 60),
         st.integers(0, 60),
+        st.integers(-1, 60),
         st.integers(0, 30),
+        st.booleans(),
     )
-    def test_what_is_wanted_is_there_whatever_is_left_out(self, batches, since, restart):
+    def test_what_is_asked_for_is_what_is_there(self, batches, since, until_time, number_since, restart, in_order):
+        if in_order:
+            batches = [sorted(batch) for batch in sorted(batches, key=max)]
         with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
             patch.setattr(logs, "_MARK_BYTES", 60)
             kept = logs.Logs(folder, stream_bytes=1000)
@@ -168,15 +173,24 @@ class TestSince:
                 kept.put(GROUP, STREAM, [(time, "x") for time in batch])
                 if number == restart:
                     kept = logs.Logs(folder, stream_bytes=1000)
-            wanted = [event for event in kept.events(GROUP, STREAM) if event.time >= since]
-            assert [event for event in kept.events(GROUP, STREAM, since=since) if event.time >= since] == wanted
+            after, until = (since, number_since), (until_time, number_since)
+            everything = kept.events(GROUP, STREAM)
+            assert everything == sorted(everything, key=lambda event: event.place)
+            wanted = [event for event in everything if after < event.place < until]
+            assert kept.events(GROUP, STREAM, after=after, until=until) == wanted
+            found = kept.events(GROUP, STREAM, after=after, until=until, most=3)
+            assert found[:3] == wanted[:3]
 
     def test_what_is_old_is_not_read(self, tmp_path, fake_clock):
         kept = logs.Logs(str(tmp_path), clock=fake_clock, stream_bytes=300_000)
         for number in range(100):
             kept.write(GROUP, STREAM, [(number, "x" * 5000)])
         assert len(kept.events(GROUP, STREAM)) > 60
-        assert len(kept.events(GROUP, STREAM, since=99_000)) < 30
+        again = logs.Logs(str(tmp_path), clock=fake_clock, stream_bytes=300_000)
+        (path,) = (tmp_path / "account" / "logs").glob("*/*.old")
+        path.unlink()
+        for one in (kept, again):
+            assert len(one.events(GROUP, STREAM, after=(90_000, -1))) == 10
 
 
 class TestFolder:
