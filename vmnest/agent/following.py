@@ -23,7 +23,7 @@ from .recovery import DOUBTFUL, Recovery
 if TYPE_CHECKING:
     from .client import AgentClient
 
-__all__ = ["Follower"]
+__all__ = ["Current", "Follower"]
 
 
 class Follower:
@@ -35,6 +35,7 @@ class Follower:
         name: The command's, for messages.
         offset: Where to begin.
         first: An answer that has begun already.
+        current: The deadline that it was asked for with.
 
     Attributes:
         offset: The bytes of output that were handed out, or are known to be missing.
@@ -51,6 +52,7 @@ class Follower:
         name: str,
         offset: int = 0,
         first: processes.Answer | None = None,
+        current: Current | None = None,
     ) -> None:
         self.offset = offset
         self.exit: outputs.Exit | None = None
@@ -58,7 +60,7 @@ class Follower:
         self._client = client
         self._process_id = process_id
         self._name = name
-        self._deadline = _Current()
+        self._deadline = Current() if current is None else current
         self.recovery = Recovery(client, deadline=self._deadline)
         self._is_quiet = False
         self._answer: processes.Answer | None = None
@@ -172,7 +174,7 @@ class Follower:
         return starting.lost(self._name, reason, process_id=self._process_id)
 
 
-class _Current(Deadline):
+class Current(Deadline):
     """The deadline of whoever reads just now: an answer may serve several calls, one after the other."""
 
     __slots__ = ("inner",)

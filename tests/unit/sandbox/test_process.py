@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from guest.agentd import wire
 from tests.support.agent import Agent
 from tests.support.agent_client import States
 from tests.support.clock import FakeClock
@@ -20,6 +21,7 @@ from vmnest.agent import arguments, outputs, processes, starting
 from vmnest.agent.client import AgentClient
 from vmnest.agent.outputs import Chunk
 from vmnest.agent.results import ExecResult, Missing
+from vmnest.sandbox import spawning
 from vmnest.sandbox.process import Line, Process
 from vmnest.transport import Transport
 
@@ -133,6 +135,18 @@ def test_reading_that_takes_too_long_loses_nothing(spawn: Any) -> None:
     with pytest.raises(errors.WaitTimeoutError):
         list(spawn("sleep", ["60"]).chunks(timeout=0.1))
     assert process.exit_code == 3
+
+
+def test_the_answer_that_comes_with_the_start_is_waited_for_no_longer(client: AgentClient) -> None:
+    wish = arguments.Command("sh", script("printf begun; exec sleep 60"))
+    began = time.monotonic()
+    with spawning.spawn(client, wish, process_id="watched", watch=True, awake=lambda deadline: client) as process:
+        assert next(process.chunks()).data == b"begun"
+        with pytest.raises(errors.WaitTimeoutError):
+            next(process.chunks(timeout=0.2))
+        process.kill()
+        assert process.wait(20) == 137
+    assert time.monotonic() - began < wire.MAX_WAIT_SECONDS / 2  # so long the agent keeps a quiet answer open
 
 
 def test_what_a_wait_dropped_is_told_to_who_reads_afterwards(spawn: Any) -> None:
