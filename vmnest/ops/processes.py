@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from ..agent.outputs import ProcessInfo
     from ..sandbox import Process, Sandbox
 
-__all__ = ["attach_job", "describe_process", "end", "kill_job", "list_jobs", "new_id", "start_job"]
+__all__ = [
+    *("attach_job", "describe_process", "end", "end_process", "kill_job", "list_jobs", "new_id", "start_job"),
+]
 
 END_SECONDS = 10.0  # for a command to be ended when its front has gone
 GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL
@@ -146,13 +148,17 @@ def _end(sandbox: Sandbox, process_id: str) -> None:
     try:
         if sandbox.refresh() != names.RUNNING:
             return
-        process = sandbox.attach_process(process_id)
-        # An interactive shell ignores SIGTERM; when its line is cut it ends, and hangs up what it has started.
-        process.signal("HUP" if process.is_pty else "TERM")
-        if not _has_ended(process, deadline=Deadline(GRACE_SECONDS)):
-            process.kill()
+        end_process(sandbox.attach_process(process_id))
     except errors.VmnestError:
         return
+
+
+def end_process(process: Process) -> None:
+    """End it: SIGTERM (in a terminal SIGHUP), and SIGKILL if that does not do."""
+    # An interactive shell ignores SIGTERM; when its line is cut it ends, and hangs up what it has started.
+    process.signal("HUP" if process.is_pty else "TERM")
+    if not _has_ended(process, deadline=Deadline(GRACE_SECONDS)):
+        process.kill()
 
 
 def _has_ended(process: Process, *, deadline: Deadline) -> bool:

@@ -1,0 +1,176 @@
+"""Commands in sandboxes: in one that is there, or in one of their own."""
+
+from __future__ import annotations
+
+import os
+
+from ...ops import commands, creation, removal
+from . import attendance, output
+from .pulse import Pulse
+from .tool import Tool
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..calls import Call
+
+__all__ = ["TOOLS"]
+
+# An own sandbox whose command is left running is ended by its host's model, or else by this.
+OWN_SANDBOX_SECONDS = 3600
+
+
+def sandbox_run(
+    *,
+    command: str,
+    image: str | None = None,
+    role: str | None = None,
+    region: str | None = None,
+    cwd: str | None = None,
+    timeout: float | None = None,
+    egress_connector: str | None = None,
+    egress: bool = False,
+    env: dict[str, str] | None = None,
+    egress_allow: list[str] | None = None,
+    memory: int | None = None,
+    max_bytes: int | None = None,
+    local: bool | None = None,
+    call: Call,
+) -> dict[str, object]:
+    """Run a shell command in a new sandbox, return its output, and remove the sandbox.
+
+    For one-off work. Nothing is kept: for several steps use sandbox_create and sandbox_shell. If the command takes over
+    45 seconds, running is true and the sandbox stays: go on with sandbox_exec_poll(name, id), then sandbox_remove.
+
+    Args:
+        command: A line for bash -lc (sh -lc where there is no bash).
+        image: Image to start from, a name or an ARN; by default that of the infrastructure.
+        role: ARN of the role that code in it gets.
+        region: AWS region.
+        cwd: Working directory.
+        timeout: Seconds after which the command is ended; 120 by default.
+        egress_connector: Egress connector to attach, a name or an ARN.
+        egress: Attach the configured egress connector.
+        env: Environment variables to add.
+        egress_allow: Hosts that a local sandbox may reach (HOST, HOST:PORT, *.HOST), or "internet"; none by default.
+        memory: Memory in MiB that it needs.
+        max_bytes: Bytes of each stream to return; 20000 by default.
+        local: true: on this machine; false: on AWS.
+
+    Returns:
+        exit_code, success, stdout and stderr as {text, truncated, ...}, shell; running, name, id if it goes on.
+    """
+    limit = output.resolve_limit(max_bytes)
+    demand = creation.Demand(
+        image=image,
+        role=role,
+        egress_connector=egress_connector,
+        egress=egress,
+        egress_allow=egress_allow,
+        memory=memory,
+        max_duration=OWN_SANDBOX_SECONDS,
+        wait_timeout=attendance.MOST_SECONDS,
+    )
+    line = _command([command], is_line=True, cwd=cwd, env=env, timeout=timeout, limit=limit)
+    name = f"run-{os.urandom(4).hex()}"
+    with Pulse(call, "starting a sandbox"):
+        creation.start(name, demand, local=local, region=region)
+    is_kept = False
+    try:
+        call.check()
+        data = _run(name, line, call=call, limit=limit)
+        is_kept = data["running"] is True
+        return {**data, "name": name} if is_kept else data
+    finally:
+        if not is_kept:
+            removal.remove_sandbox(name=name, force=True)
+
+
+def sandbox_exec(
+    *,
+    name: str,
+    command: str,
+    args: list[str] | None = None,
+    cwd: str | None = None,
+    env: dict[str, str] | None = None,
+    timeout: float | None = None,
+    max_bytes: int | None = None,
+    call: Call,
+) -> dict[str, object]:
+    """Run a program in a sandbox, without a shell: its arguments are passed as they are.
+
+    A status other than 0 is a result. Waits at most 45 seconds: if running is true, go on with sandbox_exec_poll. For
+    pipes, globs and && use sandbox_shell; for servers and long work sandbox_exec_start.
+
+    Args:
+        name: The sandbox.
+        command: The program.
+        args: Its arguments.
+        cwd: Working directory; /work by default.
+        env: Environment variables to add.
+        timeout: Seconds after which it is ended; 120 by default.
+        max_bytes: Bytes of each stream to return; 20000 by default.
+
+    Returns:
+        exit_code, success, stdout and stderr as {text, truncated, total_bytes, ...}; running, id, next_offset.
+    """
+    limit = output.resolve_limit(max_bytes)
+    wanted = _command([command, *(args or [])], is_line=False, cwd=cwd, env=env, timeout=timeout, limit=limit)
+    return _run(name, wanted, call=call, limit=limit)
+
+
+def sandbox_shell(
+    *,
+    name: str,
+    command: str,
+    cwd: str | None = None,
+    env: dict[str, str] | None = None,
+    timeout: float | None = None,
+    max_bytes: int | None = None,
+    call: Call,
+) -> dict[str, object]:
+    """Run a shell command line in a sandbox: pipes, &&, redirections, several lines.
+
+    A status other than 0 is a result. Waits at most 45 seconds: if running is true, go on with sandbox_exec_poll.
+
+    Args:
+        name: The sandbox.
+        command: A line for bash -lc (sh -lc where there is no bash).
+        cwd: Working directory; /work by default.
+        env: Environment variables to add.
+        timeout: Seconds after which it is ended; 120 by default.
+        max_bytes: Bytes of each stream to return; 20000 by default.
+
+    Returns:
+        exit_code, success, stdout and stderr as {text, truncated, total_bytes, ...}, shell; running, id, next_offset.
+    """
+    limit = output.resolve_limit(max_bytes)
+    wanted = _command([command], is_line=True, cwd=cwd, env=env, timeout=timeout, limit=limit)
+    return _run(name, wanted, call=call, limit=limit)
+
+
+def _command(
+    words: list[str],
+    *,
+    is_line: bool,
+    cwd: str | None,
+    env: dict[str, str] | None,
+    timeout: float | None,
+    limit: int,
+) -> commands.Command:
+    seconds = output.default_timeout() if timeout is None else timeout
+    return commands.Command(words, shell=is_line, cwd=cwd, env=env, timeout=seconds, output_limit=limit)
+
+
+def _run(name: str, command: commands.Command, *, call: Call, limit: int) -> dict[str, object]:
+    attendant = attendance.Attendant(call, limit=limit)
+    data = commands.exec_command(name=name, command=command, front=attendant)
+    shaped = output.shape_result(data) if attendant.left is None else attendant.left
+    shell = {"shell": attendant.program} if command.shell and attendant.program is not None else {}
+    return {**shaped, **shell}
+
+
+TOOLS = (
+    Tool(sandbox_run, title="Run a command in a new sandbox", is_open=True),
+    Tool(sandbox_exec, title="Run a program", destroys=True, is_open=True),
+    Tool(sandbox_shell, title="Run a shell command", destroys=True, is_open=True),
+)

@@ -1,0 +1,159 @@
+"""Commands that go on between calls: servers, long work, and what reads its input."""
+
+from __future__ import annotations
+
+import base64
+
+from ... import errors
+from ...ops import commands, sessions
+from . import output
+from .tool import Tool
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal
+
+__all__ = ["TOOLS"]
+
+MOST_WAIT_SECONDS = 45.0
+
+
+def sandbox_exec_start(
+    *,
+    name: str,
+    command: str,
+    args: list[str] | None = None,
+    cwd: str | None = None,
+    env: dict[str, str] | None = None,
+    timeout: float | None = None,
+    shell: bool = False,
+    terminal: bool = False,
+) -> dict[str, object]:
+    """Start a program in a sandbox and leave it running: a server, a build, an interpreter that is fed.
+
+    Go on with sandbox_exec_poll. It has a standard input: sandbox_exec_write_stdin. While nobody asks for anything, an
+    idle sandbox is suspended, and the program is frozen with it.
+
+    Args:
+        name: The sandbox.
+        command: The program; with shell a line for bash -lc.
+        args: Its arguments.
+        cwd: Working directory; /work by default.
+        env: Environment variables to add.
+        timeout: Seconds after which it is ended; never by default.
+        shell: Run command as a line of shell.
+        terminal: Run it in a terminal of 120 columns and 40 rows, for programs that want one.
+
+    Returns:
+        id, by which the other sandbox_exec_* tools know it; pid.
+    """
+    if shell and args:
+        raise errors.UsageError("a line of shell has no args beside it", hint="Write them into command.")
+    size = (120, 40) if terminal else None
+    wanted = commands.Command(
+        [command, *(args or [])], shell=shell, cwd=cwd, env=env, timeout=timeout, takes_input=True, terminal=size
+    )
+    return sessions.start_session(name=name, command=wanted)
+
+
+def sandbox_exec_poll(
+    *,
+    name: str,
+    id: str,  # noqa: A002 - what every answer calls it
+    offset: int = 0,
+    wait: float = 10.0,
+    max_bytes: int | None = None,
+) -> dict[str, object]:
+    """Read what a program has written since an offset, as soon as there is something, and see whether it has ended.
+
+    Args:
+        name: The sandbox.
+        id: The program.
+        offset: next_offset of the last answer; 0 for all that is kept.
+        wait: Seconds to wait for output or the end, up to 45; 0 only looks.
+        max_bytes: Bytes to return; 20000 by default.
+
+    Returns:
+        running, exit_code, stdout, stderr, next_offset; missing: bytes that are not kept any more.
+    """
+    limit = output.resolve_limit(max_bytes)
+    return sessions.poll_session(
+        name=name, id=id, offset=offset, wait=max(0.0, min(wait, MOST_WAIT_SECONDS)), limit=limit
+    )
+
+
+def sandbox_exec_write_stdin(
+    *,
+    name: str,
+    id: str,  # noqa: A002 - what every answer calls it
+    data: str = "",
+    encoding: Literal["text", "base64"] = "text",
+    eof: bool = False,
+) -> dict[str, object]:
+    r"""Write to a program's standard input. A line has to end with \n.
+
+    Args:
+        name: The sandbox.
+        id: The program.
+        data: What to write.
+        encoding: How data is written.
+        eof: Close the input then: the program reads its end.
+
+    Returns:
+        written: bytes that it took.
+    """
+    return sessions.write_session(name=name, id=id, data=_decode(data, encoding), eof=eof)
+
+
+def _decode(data: str, encoding: str) -> bytes:
+    if encoding == "text":
+        return data.encode("utf-8", "surrogatepass")
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError as error:
+        raise errors.UsageError(f"data is no base64: {error}") from error
+
+
+def sandbox_exec_signal(
+    *,
+    name: str,
+    id: str,  # noqa: A002 - what every answer calls it
+    signal: str = "TERM",
+) -> dict[str, object]:
+    """Send a signal to a program and all that it has started.
+
+    Args:
+        name: The sandbox.
+        id: The program.
+        signal: Its name or number: INT, TERM, KILL, HUP, ...
+
+    Returns:
+        delivered: false if nobody was left to get it.
+    """
+    return sessions.signal_session(name=name, id=id, signal=int(signal) if signal.isdecimal() else signal)
+
+
+def sandbox_exec_close(
+    *,
+    name: str,
+    id: str,  # noqa: A002 - what every answer calls it
+) -> dict[str, object]:
+    """End a program that still runs, and forget it and its output.
+
+    Args:
+        name: The sandbox.
+        id: The program.
+
+    Returns:
+        exit_code, as far as it is known.
+    """
+    return sessions.close_session(name=name, id=id)
+
+
+TOOLS = (
+    Tool(sandbox_exec_start, title="Start a program", destroys=True, is_open=True),
+    Tool(sandbox_exec_poll, title="Read a program's output", reads=True, is_open=True),
+    Tool(sandbox_exec_write_stdin, title="Write to a program", destroys=True, is_open=True),
+    Tool(sandbox_exec_signal, title="Signal a program", destroys=True),
+    Tool(sandbox_exec_close, title="End a program", destroys=True, repeatable=True),
+)
