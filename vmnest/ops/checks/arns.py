@@ -10,7 +10,7 @@ class Arn:
 
     __slots__ = ("account", "partition", "region", "resource", "service")
 
-    def __init__(self, partition: str, service: str, region: str, account: str, resource: str) -> None:
+    def __init__(self, partition: str, service: str, *, region: str, account: str, resource: str) -> None:
         self.partition = partition
         self.service = service
         self.region = region
@@ -28,4 +28,4 @@ def parse(text: str) -> Arn | None:
     parts = text.split(":", 5)
     if len(parts) != 6 or parts[0] != "arn" or not all((parts[1], parts[2], parts[5])):
         return None
-    return Arn(*parts[1:])
+    return Arn(parts[1], parts[2], region=parts[3], account=parts[4], resource=parts[5])
