@@ -77,7 +77,8 @@ def offer(typed: Sequence[str], *, current: str) -> Offer:
     found = verbs.look_for(typed)
     if found.verb is None:
         return _offer_verbs(found, current=current)
-    parser = _build_parser(found.verb)
+    parser = verbs.build_parser(found.verb)
+    words.add_globals(parser)
     # Any option that there is would do.
     here = _Here("--help" if current.startswith("-") else "")
     parts = words.split(parser, [*found.before, *found.rest, here])
@@ -91,14 +92,6 @@ def offer(typed: Sequence[str], *, current: str) -> Offer:
     if equals:
         return _offer_values(flag, current=value, prefix=f"{flag}=")
     return Offer(_options(parser, given=parts.options[:-1], current=current))
-
-
-def _build_parser(verb: verbs.Verb) -> words.Parser:
-    from importlib import import_module
-
-    parser: words.Parser = import_module(f".{verb.module}", __package__).build_parser(verb)
-    words.add_globals(parser)
-    return parser
 
 
 def _offer_verbs(found: verbs.Found, *, current: str) -> Offer:

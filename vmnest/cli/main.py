@@ -26,7 +26,19 @@ if TYPE_CHECKING:
 
 __all__ = ["console", "main"]
 
-_BEFORE_VERB = ("--local", "--json", "-q", "--quiet", "--debug", "-h", "--help", "--version", "--region")
+_BEFORE_VERB = (
+    "--local",
+    "--json",
+    "-q",
+    "--quiet",
+    "--debug",
+    "-h",
+    "--help",
+    "--version",
+    "--man",
+    "--tree",
+    "--region",
+)
 
 
 def console() -> NoReturn:
@@ -94,6 +106,14 @@ class _Line:
         if not found and "--version" in before:
             terminal.write_text(terminal.STDOUT, f"vmnest {__version__}\n")
             return 0
+        if not found and "--man" in before:
+            from . import man
+
+            return man.run()
+        if not found and "--tree" in before:
+            from . import tree
+
+            return tree.run(json=self.json)
         if len(found) <= bool(group) and not {"-h", "--help"}.isdisjoint(before):
             from . import manual
 

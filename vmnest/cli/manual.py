@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from . import verbs
 
-__all__ = ["EXIT_STATUSES", "group_help", "help_text"]
+__all__ = ["ABOUT", "EXAMPLE", "EXEC_STATUSES", "EXIT_STATUSES", "OPTIONS", "USAGE", "group_help", "help_text"]
+
+ABOUT = "Disposable microVM sandboxes for code that nobody has vetted: on AWS, or on this machine (--local)."
+USAGE = "vmnest [options] COMMAND ..."
+EXAMPLE = "vmnest --local run -- echo hello"
 
 OPTIONS = (
     ("--local", "work on this machine instead of AWS"),
@@ -14,6 +18,8 @@ OPTIONS = (
     ("--debug", "show a traceback with an error"),
     ("-h, --help", "show this help, or a command's: vmnest exec --help"),
     ("--version", "show the version"),
+    ("--man", "print a man page (vmnest --man | man -l -)"),
+    ("--tree", "show the commands as a tree; with --json also their options, for programs"),
 )
 
 EXIT_STATUSES = (
@@ -42,9 +48,9 @@ def help_text() -> str:
     commands = tuple((verb.title, verb.summary) for verb in verbs.VERBS)
     *others, last = (verb.title for verb in verbs.VERBS if verb.is_exec)
     return (
-        "Usage: vmnest [options] COMMAND ...\n\n"
-        "Disposable microVM sandboxes for code that nobody has vetted: on AWS, or on this machine (--local).\n\n"
-        "To begin with:\n  vmnest --local run -- echo hello\n\n"
+        f"Usage: {USAGE}\n\n"
+        f"{ABOUT}\n\n"
+        f"To begin with:\n  {EXAMPLE}\n\n"
         f"Commands:\n{_rows(commands)}\n"
         f"Options, before or after the command:\n{_rows(OPTIONS)}\n"
         f"Exit status:\n{_rows(EXIT_STATUSES)}"

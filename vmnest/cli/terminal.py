@@ -25,6 +25,7 @@ __all__ = [
     "STDOUT",
     "Progress",
     "RawMode",
+    "can_express",
     "draw_line",
     "ellipsis",
     "is_terminal",
@@ -142,12 +143,17 @@ def want_colour(fd: int) -> bool:
 
 def ellipsis() -> str:
     """The sign for text that is cut, if standard output can express it."""
+    return "…" if can_express("…") else "~"
+
+
+def can_express(text: str) -> bool:
+    """Standard output's encoding has these characters."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
-        "…".encode(encoding)
+        text.encode(encoding)
     except (UnicodeEncodeError, LookupError):
-        return "~"
-    return "…"
+        return False
+    return True
 
 
 def size() -> tuple[int, int]:

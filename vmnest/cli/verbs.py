@@ -6,7 +6,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["COMPLETE", "GROUPS", "OTHER_WORDS", "VERBS", "Found", "Verb", "find", "in_group", "look_for"]
+    from .words import Parser
+
+__all__ = [
+    "COMPLETE",
+    "GROUPS",
+    "OTHER_WORDS",
+    "VERBS",
+    "Found",
+    "Verb",
+    "build_parser",
+    "find",
+    "in_group",
+    "look_for",
+]
 
 COMPLETE = "--complete"  # for shells alone, and the first word of all: see ``completing``
 
@@ -173,3 +186,11 @@ def look_for(line: Sequence[str]) -> Found:
         if found.verb is None and (len(found.words) > 1 or word not in GROUPS):
             break
     return found
+
+
+def build_parser(verb: Verb) -> Parser:
+    """The verb's own options and names, for whoever describes them."""
+    from importlib import import_module
+
+    parser: Parser = import_module(f".{verb.module}", __package__).build_parser(verb)
+    return parser

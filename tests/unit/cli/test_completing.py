@@ -79,7 +79,8 @@ def test_options_before_the_verb_are_those_of_the_help() -> None:
 
 @pytest.mark.parametrize("verb", verbs.VERBS, ids=lambda verb: verb.title)
 def test_every_verb_offers_its_options_and_nothing_else(recorded: Path, verb: verbs.Verb) -> None:
-    parser = completing._build_parser(verb)
+    parser = verbs.build_parser(verb)
+    words.add_globals(parser)
     flags = {flag for row in parser.rows for flag in row.flags}
     assert set(words_of(f"{verb.title} -")) == flags
     assert set(words_of(f"{verb.title} --")) == {flag for flag in flags if flag.startswith("--")}
@@ -175,7 +176,7 @@ def test_signals_limits_and_variables_are_offered_by_name(monkeypatch: pytest.Mo
 
 
 def test_every_option_whose_values_are_known_exists() -> None:
-    flags = {flag for verb in verbs.VERBS for row in completing._build_parser(verb).rows for flag in row.flags}
+    flags = {flag for verb in verbs.VERBS for row in verbs.build_parser(verb).rows for flag in row.flags}
     assert completing._VALUES.keys() <= flags
 
 
@@ -183,7 +184,7 @@ def test_every_verb_whose_names_are_others_exists() -> None:
     for title, kind in completing._OTHER_NAMES:
         verb = verbs.find(tuple(title.split()))
         assert verb is not None
-        assert kind in completing._build_parser(verb).names
+        assert kind in verbs.build_parser(verb).names
 
 
 @pytest.mark.parametrize(
