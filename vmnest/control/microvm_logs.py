@@ -40,6 +40,7 @@ class Pace(NamedTuple):
     settle_seconds: float = 10.0
 
 
+AWS_PACE = Pace()
 LOCAL_PACE = Pace(0.2, 1.0, 1.0)
 
 

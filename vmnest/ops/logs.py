@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from .. import errors
 from ..deadline import SYSTEM_CLOCK, Deadline, backoff
-from . import log_sources, moments
+from ..wire import names
+from . import log_sources, moments, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
 
     from ..control.log_marks import LogEvent, Mark
     from ..control.microvm_logs import MicrovmLog
+    from ..sandbox.logbook import Logbook, Want
 
 __all__ = ["await_logs", "follow_logs", "sandbox_logs"]
 
-ASK_SECONDS = log_sources.ASK_SECONDS
+ASK_SECONDS = 60.0
 WAIT_SECONDS = 20.0
 # What one answer may hold; more of it is had by its cursor.
 MOST_EVENTS = 50_000
@@ -53,24 +55,28 @@ def sandbox_logs(
         region: AWS region, instead of the recorded one.
         timeout: Seconds that this may take.
     """
+    from ..sandbox.logbook import Want
+
     deadline = Deadline(timeout)
-    source = log_sources.Source(name, local=local, region=region, deadline=deadline)
-    want = log_sources.Want(log_group=log_group, since=since, tail=tail, grep=grep, cursor=cursor)
+    want = Want(since=since, tail=tail, grep=grep, cursor=cursor)
+    if build and (cursor is not None or log_group is not None):
+        raise errors.UsageError("the log of a build has neither a cursor nor another group", hint="Leave them out.")
+    book = log_sources.find(name, local=local, region=region, deadline=deadline)
     if build:
-        return _build_log(source, want, timeout=timeout)
-    log, mark = source.open(want), want.mark()
+        return _build_log(name, book, want, timeout=timeout)
+    log, mark = book.open(log_group), want.mark()
     selection = log.find(deadline=deadline)
     if log_group is not None and not selection.is_there:
         raise errors.ResourceNotFoundError(
             f"there is no log group {log_group}", operation="DescribeLogStreams", status=400, hint="Check its name."
         )
-    if source.is_unknown and not selection.streams:
+    if book.is_unknown and not selection.streams:
         raise errors.MicroVMNotFoundError(
-            f"the service does not know MicroVM {source.microvm_id}, and no log group of an image has a stream of it",
+            f"the service does not know MicroVM {book.microvm_id}, and no log group of an image has a stream of it",
             hint="Check the id and the region; a log that is elsewhere is found with --log-group.",
         )
     events, has_more = _collect(log, mark, want, deadline=deadline)
-    return {**source.describe(log), "events": events, "cursor": mark.to_cursor(), "more": has_more}
+    return {**_describe(name, book, log), "events": events, "cursor": mark.to_cursor(), "more": has_more}
 
 
 def await_logs(
@@ -100,24 +106,27 @@ def await_logs(
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
     """
+    from ..sandbox.logbook import Want
+
     patience = Deadline(wait)
-    source = log_sources.Source(name, local=local, region=region, deadline=Deadline(ASK_SECONDS))
-    want = log_sources.Want(log_group=log_group, since=since, tail=tail, grep=grep, cursor=cursor)
-    log, mark = source.open(want), want.mark()
-    settling = Deadline(source.settle_seconds)
-    for pause in backoff(first=source.pace.first_seconds, last=source.pace.last_seconds):
-        has_ended, deadline = source.has_ended(), Deadline(ASK_SECONDS)
+    want = Want(since=since, tail=tail, grep=grep, cursor=cursor)
+    book = log_sources.find(name, local=local, region=region, deadline=Deadline(ASK_SECONDS))
+    log, mark = book.open(log_group), want.mark()
+    settling = Deadline(book.settle_seconds)
+    for pause in backoff(first=book.pace.first_seconds, last=book.pace.last_seconds):
+        has_ended, deadline = book.has_ended(), Deadline(ASK_SECONDS)
         if not log.selection.streams:
             log.find(is_thorough=has_ended, deadline=deadline)
         events, has_more = _collect(log, mark, want, deadline=deadline)
         is_complete = has_ended and settling.expired and not events and not has_more
         if events or has_more or is_complete or patience.expired:
             break
+        want.tail = None  # there was nothing before
         if not has_ended:
-            settling = Deadline(source.settle_seconds)
+            settling = Deadline(book.settle_seconds)
         SYSTEM_CLOCK.sleep(patience.clamp(pause))
     told = {"events": events, "cursor": mark.to_cursor(), "more": has_more, "complete": is_complete}
-    return {**source.describe(log), **told}
+    return {**_describe(name, book, log), **told}
 
 
 def follow_logs(
@@ -145,33 +154,40 @@ def follow_logs(
         region: AWS region, instead of the recorded one.
         on_remark: Told what a user should know meanwhile.
     """
+    from ..sandbox.logbook import Want
+
     deadline = Deadline(ASK_SECONDS)
-    source = log_sources.Source(name, local=local, region=region, deadline=deadline)
-    want = log_sources.Want(log_group=log_group, since=since, tail=tail, grep=grep, cursor=cursor)
-    log, mark = source.open(want), want.mark()
+    want = Want(since=since, tail=tail, grep=grep, cursor=cursor)
+    book = log_sources.find(name, local=local, region=region, deadline=deadline)
+    log = book.open(log_group)
     if not log.find(deadline=deadline).streams:
-        on_remark(f"nothing is logged of {name} yet: {source.note(log)}")
-    if tail is not None:
-        for event in log.read(mark, tail=tail, matches=want.matches, deadline=deadline):
-            yield _to_json(event)
-    following = log.follow(
-        mark,
-        has_ended=source.has_ended,
-        pace=source.pace._replace(settle_seconds=source.settle_seconds),
-        matches=want.matches,
-        on_trouble=lambda error: on_remark(f"the log cannot be read at the moment: {error.message}"),
-    )
-    for event in following:
+        on_remark(f"nothing is logged of {name} yet: {book.note(log)}")
+
+    def on_trouble(error: errors.VmnestError) -> None:
+        on_remark(f"the log cannot be read at the moment: {error.message}")
+
+    for event in book.follow(log, want, deadline=deadline, on_trouble=on_trouble):
         yield _to_json(event)
-    on_remark(source.obituary())
+    reason = None if book.microvm is None else book.microvm.state_reason
+    on_remark(f"{name} has ended{f': {reason}' if reason else ''}")
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def _collect(
-    log: MicrovmLog, mark: Mark, want: log_sources.Want, *, deadline: Deadline
-) -> tuple[list[dict[str, object]], bool]:
+def _describe(name: str, book: Logbook, log: MicrovmLog) -> dict[str, object]:
+    """Whose log it is, as every answer has it."""
+    return {
+        "name": name,
+        "microvm_id": book.microvm_id,
+        "state": views.GONE if book.is_gone else names.UNKNOWN if book.microvm is None else book.microvm.state,
+        "log_group": log.selection.group,
+        "streams": list(log.selection.streams),
+        "note": book.note(log),
+    }
+
+
+def _collect(log: MicrovmLog, mark: Mark, want: Want, *, deadline: Deadline) -> tuple[list[dict[str, object]], bool]:
     """As many events as an answer may hold, and whether there are more. Those of one moment are not torn apart."""
     collected: list[dict[str, object]] = []
     size, last_ms = 0, -1
@@ -191,29 +207,27 @@ def _to_json(event: LogEvent) -> dict[str, object]:
     return {"time": time, "stream": event.stream, "message": event.message}
 
 
-def _build_log(source: log_sources.Source, want: log_sources.Want, *, timeout: float) -> dict[str, object]:
+def _build_log(name: str, book: Logbook, want: Want, *, timeout: float) -> dict[str, object]:
     """The same, of the build of the image's version that the sandbox was started from."""
     from . import builds
 
-    if want.cursor is not None or want.log_group is not None:
-        raise errors.UsageError("the log of a build has neither a cursor nor another group", hint="Leave them out.")
-    if source.image_arn is None:
+    if book.image_arn is None:
         raise errors.MicroVMNotFoundError(
-            f"the service does not know MicroVM {source.microvm_id}: its image cannot be told",
+            f"the service does not know MicroVM {book.microvm_id}: its image cannot be told",
             hint="The log of an image's build: vmnest image logs IMAGE",
         )
-    version = None if source.microvm is None else source.microvm.image_version
+    version = None if book.microvm is None else book.microvm.image_version
     told = builds.read_build_log(
-        image=source.image_arn,
+        image=book.image_arn,
         image_version=version,
-        local=source.place.is_local,
-        region=source.place.region,
+        local=book.place.is_local,
+        region=book.place.region,
         timeout=timeout,
     )
-    events = _build_events(told["lines"], want, microvm_id=source.microvm_id)
+    events = _build_events(told["lines"], want, microvm_id=book.microvm_id)
     return {
-        "name": source.name,
-        "microvm_id": source.microvm_id,
+        "name": name,
+        "microvm_id": book.microvm_id,
         "image_arn": told["image_arn"],
         "image_version": told["image_version"],
         "state": told["state"],
@@ -226,7 +240,7 @@ def _build_log(source: log_sources.Source, want: log_sources.Want, *, timeout: f
     }
 
 
-def _build_events(lines: object, want: log_sources.Want, *, microvm_id: str) -> list[dict[str, object]]:
+def _build_events(lines: object, want: Want, *, microvm_id: str) -> list[dict[str, object]]:
     from ..control import log_streams
 
     assert isinstance(lines, list)

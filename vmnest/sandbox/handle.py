@@ -23,6 +23,7 @@ from ..wire import names
 from . import launch, life, spawning, wiring, wishes
 from .files import Files
 from .link import CALL_SECONDS, Link, place_of
+from .logs import Logs
 from .phases import Phases
 from .process import Process
 
@@ -51,7 +52,7 @@ class Sandbox:
 
     Attributes:
         name: The sandbox's name.
-        files: Its files.
+        files, logs: Its files, and what it has logged.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Sandbox:
         self._auto_resume = auto_resume
         self._link = Link(record, place=place, records=records, verify_tls=verify_tls, auto_resume=auto_resume)
         self.files = Files(self._awake_agent)
+        self.logs = Logs(self._link)
         self._entered_by = 0
 
     # -- making and finding --------------------------------------------------------------------------------------------
@@ -308,7 +310,8 @@ class Sandbox:
         """
         deadline = Deadline(timeout)
         life.check_awake(self._link, deadline=deadline)
-        return self._link.agent(wakes=False).stats(over=check_seconds(over, name="over"), wakes=False, deadline=deadline)
+        seconds = check_seconds(over, name="over")
+        return self._link.agent(wakes=False).stats(over=seconds, wakes=False, deadline=deadline)
 
     # -- commands ------------------------------------------------------------------------------------------------------
 

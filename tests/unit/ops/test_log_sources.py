@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.control import IMAGE_ARN
-from tests.support.log_plane import GROUP, MICROVM, STARTED, STREAM, LogPlane
+from tests.support.log_plane import MICROVM, STREAM, LogPlane
 from vmnest import errors, registry
-from vmnest.deadline import Deadline
-from vmnest.ops import log_sources, logs
-from vmnest.ops.log_sources import Source, Want
+from vmnest.ops import logs
 from vmnest.registry import Record
 
 OTHER = "microvm-0a0b0c0d-0002"
@@ -97,79 +95,3 @@ def test_the_recorded_group_is_used_and_the_callers_before_it(log_plane: LogPlan
     log_plane.put("c")
     assert messages("web") == ["a"]
     assert messages("web", log_group="/yours") == ["b"]
-
-
-@pytest.mark.parametrize("created_at", [None, 1e30, -1e30])
-def test_a_record_without_a_time_is_found_by_the_id(
-    log_plane: LogPlane, logged: registry.Registry, created_at: float | None
-) -> None:
-    logged.update("web", created_at=created_at)
-    log_plane.microvms.clear()
-    log_plane.put("a", stream=MICROVM)
-    assert messages("web") == ["a"]
-
-
-def source(name: str = "web") -> Source:
-    return Source(name, local=None, region=None, deadline=Deadline(20))
-
-
-def test_one_that_runs_has_not_ended(log_plane: LogPlane, logged: registry.Registry) -> None:
-    found = source()
-    assert not found.has_ended()
-    log_plane.launch(state="TERMINATING")
-    assert not found.has_ended()
-    log_plane.end()
-    assert found.has_ended()
-    looks = log_plane.looks
-    assert found.has_ended()
-    assert log_plane.looks == looks  # it does not come back
-
-
-def test_one_that_is_forgotten_meanwhile_has_ended_and_is_still_known(
-    log_plane: LogPlane, logged: registry.Registry
-) -> None:
-    found = source()
-    log_plane.microvms.clear()
-    assert found.has_ended()
-    assert found.microvm is not None
-    assert found.settle_seconds == 0
-
-
-def test_the_last_lines_of_one_that_ended_just_now_are_waited_for(
-    log_plane: LogPlane, logged: registry.Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log_plane.end()
-    assert source().settle_seconds == 0
-    monkeypatch.setattr(log_sources.SYSTEM_CLOCK, "time", lambda: STARTED + 61, raising=False)
-    assert source().settle_seconds == source().pace.settle_seconds > 0
-
-
-def test_why_there_is_nothing_is_told(log_plane: LogPlane, logged: registry.Registry) -> None:
-    data = logs.sandbox_logs(name="web")
-    assert data["note"] == f"there is no log group {GROUP}; {log_sources._ROLE}"
-    log_plane.groups[GROUP] = {}
-    log_plane.launch(executionRoleArn="arn:aws:iam::111122223333:role/r")
-    assert logs.sandbox_logs(name="web")["note"] == f"{GROUP} has no stream of {MICROVM}"
-    log_plane.put("a")
-    assert logs.sandbox_logs(name="web")["note"] is None
-
-
-@pytest.mark.parametrize(
-    "wish",
-    [
-        {"tail": -1},
-        {"tail": True},
-        {"tail": 50_001},
-        {"tail": "5"},
-        {"since": -1},
-        {"since": "1h"},
-        {"grep": "("},
-        {"grep": "x{99999999999}"},
-        {"cursor": "1"},
-    ],
-    ids=str,
-)
-def test_what_cannot_be_wanted_is_refused(wish: dict[str, object]) -> None:
-    nothing: dict[str, object] = dict.fromkeys(("log_group", "since", "tail", "grep", "cursor"))
-    with pytest.raises(errors.UsageError):
-        Want(**{**nothing, **wish}).mark()  # type: ignore[arg-type]

@@ -148,7 +148,7 @@ def test_what_is_there_is_not_waited_for(log_plane: LogPlane, logged: registry.R
 def test_what_is_not_there_yet_is_waited_for(
     log_plane: LogPlane, logged: registry.Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(microvm_logs, "Pace", lambda: Pace(0.05, 0.1, 0.1))
+    monkeypatch.setattr(microvm_logs, "AWS_PACE", Pace(0.05, 0.1, 0.1))
     log_plane.put("a")
     cursor = logs.await_logs(name="web")["cursor"]
 
@@ -181,7 +181,7 @@ def test_one_that_has_ended_is_complete_when_all_is_told(log_plane: LogPlane, lo
 def test_the_last_words_of_one_that_ends_meanwhile_are_waited_for(
     log_plane: LogPlane, logged: registry.Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(microvm_logs, "Pace", lambda: Pace(0.05, 0.1, 0.1))
+    monkeypatch.setattr(microvm_logs, "AWS_PACE", Pace(0.05, 0.1, 0.1))
     log_plane.put("a")
     cursor = logs.await_logs(name="web")["cursor"]
 
@@ -214,7 +214,7 @@ def test_a_log_is_followed_to_its_end(log_plane: LogPlane, logged: registry.Regi
 def test_a_log_is_followed_from_its_tail_or_cursor_on(
     log_plane: LogPlane, logged: registry.Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(microvm_logs, "Pace", lambda: Pace(0.05, 0.1, 0.1))
+    monkeypatch.setattr(microvm_logs, "AWS_PACE", Pace(0.05, 0.1, 0.1))
     log_plane.put("a", "b", "c", step=1)
     cursor = logs.sandbox_logs(name="web")["cursor"]
 
@@ -243,7 +243,7 @@ def test_a_service_that_throttles_is_remarked_upon(
     log_plane: LogPlane, logged: registry.Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vmnest.aws.retries.MAX_ATTEMPTS_THROTTLED", 1)
-    monkeypatch.setattr(microvm_logs, "Pace", lambda: Pace(0.05, 0.1, 0.1))
+    monkeypatch.setattr(microvm_logs, "AWS_PACE", Pace(0.05, 0.1, 0.1))
     log_plane.put("a")
     log_plane.end()
     log_plane.failures = [None, THROTTLED, THROTTLED]
