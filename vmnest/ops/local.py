@@ -77,12 +77,12 @@ def _known_names(environ: Mapping[str, str]) -> tuple[dict[str | None, str], lis
 
 
 def _alive(environ: Mapping[str, str], *, known: Mapping[str | None, str]) -> list[dict[str, object]]:
-    """The MicroVMs that have not ended, each with the name that it is recorded under, if any."""
+    """The MicroVMs that have not ended, the oldest first, each with the name that it is recorded under, if any."""
     deadline = Deadline(ASK_SECONDS)
     control = targets.resolve(local=True, environ=environ).control(deadline=deadline)
     return [
         {"microvm_id": each.microvm_id, "state": each.state, "name": known.get(each.microvm_id)}
-        for each in control.microvms.list(deadline=deadline)
+        for each in sorted(control.microvms.list(deadline=deadline), key=lambda each: each.started_at)
         if not each.ended
     ]
 
