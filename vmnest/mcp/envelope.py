@@ -14,24 +14,19 @@ if TYPE_CHECKING:
 
     from .. import errors
 
-__all__ = ["SCHEMA_ERROR", "build_failure", "build_schema", "build_success", "cap_text"]
+__all__ = ["build_failure", "build_schema", "build_success", "cap_text"]
 
 USUAL_CHARACTERS = 20_000  # of output; what is more costs the model more than it tells it
 
-SCHEMA_ERROR: Mapping[str, object] = {
-    "type": "object",
-    "description": "Why it failed: code, message, retryable, and hint: what to do.",
-}
-
 
 def build_schema(returns: str) -> dict[str, object]:
-    """The schema of a tool's answer, whose data are described by ``returns``."""
+    """The schema of a tool's answer, whose data are described by ``returns``. Every list of tools carries all of them."""
     return {
         "type": "object",
         "properties": {
             "ok": {"type": "boolean"},
             "data": {"type": "object", "description": returns},
-            "error": SCHEMA_ERROR,
+            "error": {"type": "object"},
         },
         "required": ["ok"],
     }

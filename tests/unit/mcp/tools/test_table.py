@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 
+from vmnest.mcp import jsonrpc
 from vmnest.mcp.tools import table
 
 TOOLS = table.load()
@@ -16,7 +16,7 @@ MOST_BYTES = 40_000
 
 
 def test_the_whole_list_stays_small():
-    assert len(json.dumps([tool.describe() for tool in TOOLS.values()])) <= MOST_BYTES
+    assert len(jsonrpc.to_line([tool.describe() for tool in TOOLS.values()])) <= MOST_BYTES
 
 
 @pytest.mark.parametrize("name", TOOLS)

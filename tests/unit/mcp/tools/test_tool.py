@@ -49,10 +49,7 @@ def test_it_is_described_for_models_and_for_hosts():
             "properties": {
                 "ok": {"type": "boolean"},
                 "data": {"type": "object", "description": "The greeting."},
-                "error": {
-                    "type": "object",
-                    "description": "Why it failed: code, message, retryable, and hint: what to do.",
-                },
+                "error": {"type": "object"},
             },
             "required": ["ok"],
         },
