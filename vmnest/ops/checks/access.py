@@ -277,7 +277,7 @@ def obstacle(context: Context) -> str | None:
         return "the endpoint cannot be used"
     answer = first_call(context)
     if isinstance(answer, errors.AccessDeniedError) and answer.reason is None:
-        return "the region does not seem to have the service"
+        return "the region refuses the service"
     return next((text for kind, text in _OBSTACLES if isinstance(answer, kind)), None)
 
 
@@ -302,6 +302,8 @@ def is_told_elsewhere(context: Context) -> bool:
 
 def shown_source(source: str) -> str:
     """Where a value is from, for people: the name of a variable says itself what it is."""
+    if source == "flag":
+        return "as given"
     return "the image's ARN" if source.startswith("the ARN ") else source.removeprefix("environment ")
 
 

@@ -59,16 +59,29 @@ def region(context: Context) -> list[Check]:
         return [access.of_error(name, found, title=title)]
     offers = _offers(context)
     text = f"{found.name} ({access.shown_source(found.source)})"
-    known = f"It is known to be in {', '.join(KNOWN_REGIONS)}."
     data = {"region": found.name, "source": found.source, "has_service": offers}
-    if offers or (offers is None and found.name in KNOWN_REGIONS):
-        return [check.Check(name, title=title, verdict=check.OK, detail=text, data=data)]
+    finding = _doubt(found.name, text, offers)
+    findings = [] if finding is None else [finding]
+    return [places.combine(name, title=title, fine=text, findings=findings, data=data)]
+
+
+def _doubt(region: str, text: str, offers: bool | None) -> Finding | None:
+    """What speaks against a region; ``offers`` is what it says itself, if it was asked."""
+    is_known = region in KNOWN_REGIONS
+    if offers or (offers is None and is_known):
+        return None
+    remedy = f"Choose another region (--region, or AGENT_SANDBOX_REGION): AWS has it in {', '.join(KNOWN_REGIONS)}."
     if offers is None:
-        text, verdict = f"{text}: whether it has the service could not be found out", check.WARNING
-    else:
-        text, verdict = f"{text} does not seem to have the service: it refuses without a reason", check.FAILED
-    remedy = f"Choose another region (--region, or AGENT_SANDBOX_REGION). {known}"
-    return [check.Check(name, title=title, verdict=verdict, detail=text, remedy=remedy, data=data)]
+        return Finding(check.WARNING, f"{text}: nobody could be asked whether it has the service", remedy=remedy)
+    if not is_known:
+        return Finding(
+            check.FAILED, f"{text} does not seem to have the service: it refuses without a reason", remedy=remedy
+        )
+    return Finding(
+        check.FAILED,
+        f"{text} refuses the service to this account without a reason, and AWS has it there",
+        remedy="Ask who runs the account's organization: a policy of theirs may forbid the region, or the service.",
+    )
 
 
 def _offers(context: Context) -> bool | None:

@@ -80,7 +80,7 @@ def test_the_region_is_that_of_the_image_that_infrastructure_offers(scripted_aws
         ("environment AWS_REGION", "AWS_REGION"),
         (f"the ARN {IMAGE}", "the image's ARN"),
         ("output of demo/dev", "output of demo/dev"),
-        ("flag", "flag"),
+        ("flag", "as given"),
     ],
 )
 def test_sources_are_shown_in_few_words(source: str, shown: str) -> None:
@@ -140,7 +140,7 @@ def test_nothing_is_given_more_time_than_there_is() -> None:
     [
         ({}, None, False),
         ({"ListMicrovms": denied()}, None, False),
-        ({"ListMicrovms": NO_REASON}, "the region does not seem to have the service", True),
+        ({"ListMicrovms": NO_REASON}, "the region refuses the service", True),
         ({"ListMicrovms": EXPIRED}, "AWS refuses the credentials", False),
         (
             {"ListMicrovms": EXPIRED, "GetCallerIdentity": xml_refusal(403, "ExpiredToken")},

@@ -79,7 +79,7 @@ def test_an_image_that_is_missing_is_no_choice(scripted_aws: ScriptedAws) -> Non
 def test_an_image_of_another_region_is_found_without_asking(scripted_aws: ScriptedAws) -> None:
     found = look(scripted_aws, region="eu-west-1")["image"]
     assert found.verdict == FAILED
-    assert "is in us-east-1, and sandboxes are to be in eu-west-1 (flag)" in found.detail
+    assert "is in us-east-1, and sandboxes are to be in eu-west-1 (as given)" in found.detail
     assert "GetMicrovmImage" not in scripted_aws.asked
 
 

@@ -84,9 +84,17 @@ def test_no_region_says_how_to_name_one(scripted_aws: ScriptedAws) -> None:
 
 def test_a_denial_without_a_reason_means_that_the_region_has_no_such_service(scripted_aws: ScriptedAws) -> None:
     scripted_aws.answers["ListMicrovms"] = NO_REASON
-    found = look(scripted_aws.environ)["aws.region"]
+    found = changed(scripted_aws, AGENT_SANDBOX_REGION="xx-west-7")["aws.region"]
     assert (found.verdict, found.data["has_service"]) == (FAILED, False)
     assert "us-west-2" in str(found.remedy)
+
+
+def test_where_aws_has_the_service_such_a_denial_is_the_organization_s(scripted_aws: ScriptedAws) -> None:
+    scripted_aws.answers["ListMicrovms"] = NO_REASON
+    found = look(scripted_aws.environ)["aws.region"]
+    assert (found.verdict, found.data["has_service"]) == (FAILED, False)
+    assert "organization" in str(found.remedy)
+    assert "us-west-2" not in str(found.remedy)
 
 
 def test_a_denial_with_a_reason_comes_from_a_service_that_is_there(scripted_aws: ScriptedAws) -> None:
