@@ -20,13 +20,12 @@ USUAL_CHARACTERS = 20_000  # of output; what is more costs the model more than i
 
 
 def build_schema(returns: str) -> dict[str, object]:
-    """The schema of a tool's answer, whose data are described by ``returns``. Every list of tools carries all of them."""
+    """The schema of a tool's answer, whose data are described by ``returns``. Short: a list of tools has dozens of it."""
     return {
         "type": "object",
         "properties": {
             "ok": {"type": "boolean"},
             "data": {"type": "object", "description": returns},
-            "error": {"type": "object"},
         },
         "required": ["ok"],
     }

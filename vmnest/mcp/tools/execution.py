@@ -43,17 +43,17 @@ def sandbox_run(
 
     Args:
         command: A line for bash -lc (sh -lc where there is no bash).
-        image: Image to start from, a name or an ARN; by default that of the infrastructure.
+        image: Image, a name or an ARN; found by itself.
         role: ARN of the role that code in it gets.
         region: AWS region.
         cwd: Working directory.
-        timeout: Seconds after which the command is ended; 120 by default.
-        egress_connector: Egress connector to attach, a name or an ARN.
+        timeout: Seconds until it is ended (120).
+        egress_connector: Egress connector, a name or an ARN.
         egress: Attach the configured egress connector.
-        env: Environment variables to add.
-        egress_allow: Hosts that a local sandbox may reach (HOST, HOST:PORT, *.HOST), or "internet"; none by default.
+        env: Variables to add.
+        egress_allow: Hosts that a local sandbox may reach, *.HOST too, or "internet"; none by default.
         memory: Memory in MiB that it needs.
-        max_bytes: Bytes of each stream to return; 20000 by default.
+        max_bytes: Bytes of each stream to return (20000).
         local: true: on this machine; false: on AWS.
 
     Returns:
@@ -105,13 +105,13 @@ def sandbox_exec(
         name: The sandbox.
         command: The program.
         args: Its arguments.
-        cwd: Working directory; /work by default.
-        env: Environment variables to add.
-        timeout: Seconds after which it is ended; 120 by default.
-        max_bytes: Bytes of each stream to return; 20000 by default.
+        cwd: Working directory (/work).
+        env: Variables to add.
+        timeout: Seconds until it is ended (120).
+        max_bytes: Bytes of each stream to return (20000).
 
     Returns:
-        exit_code, success, stdout and stderr as {text, truncated, total_bytes, ...}; running, id, next_offset.
+        exit_code, success, stdout and stderr as {text, truncated, ...}; running, id, next_offset.
     """
     limit = output.resolve_limit(max_bytes)
     wanted = _command([command, *(args or [])], is_line=False, cwd=cwd, env=env, timeout=timeout, limit=limit)
@@ -135,13 +135,13 @@ def sandbox_shell(
     Args:
         name: The sandbox.
         command: A line for bash -lc (sh -lc where there is no bash).
-        cwd: Working directory; /work by default.
-        env: Environment variables to add.
-        timeout: Seconds after which it is ended; 120 by default.
-        max_bytes: Bytes of each stream to return; 20000 by default.
+        cwd: Working directory (/work).
+        env: Variables to add.
+        timeout: Seconds until it is ended (120).
+        max_bytes: Bytes of each stream to return (20000).
 
     Returns:
-        exit_code, success, stdout and stderr as {text, truncated, total_bytes, ...}, shell; running, id, next_offset.
+        exit_code, success, stdout and stderr as {text, truncated, ...}, shell; running, id, next_offset.
     """
     limit = output.resolve_limit(max_bytes)
     wanted = _command([command], is_line=True, cwd=cwd, env=env, timeout=timeout, limit=limit)

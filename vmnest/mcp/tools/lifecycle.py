@@ -40,23 +40,22 @@ def sandbox_create(
 ) -> dict[str, object]:
     """Make a sandbox that stays until sandbox_remove, and wait until it runs.
 
-    For work of several steps: its files and processes are kept between calls, also while it is suspended. For one
-    command, sandbox_run needs no name and cleans up.
+    For work of several steps: files and processes are kept between calls. For one command: sandbox_run.
 
     Args:
         name: Its name: letters, digits, dots, underscores and dashes.
-        image: Image to start from, a name or an ARN; by default that of the infrastructure.
+        image: Image, a name or an ARN; found by itself.
         role: ARN of the role that code in it gets.
         region: AWS region.
         cpus: CPUs that it needs.
         memory: Memory in MiB that it needs.
-        egress_connector: Egress connector to attach, a name or an ARN.
+        egress_connector: Egress connector, a name or an ARN.
         egress: Attach the configured egress connector.
-        egress_allow: Hosts that a local sandbox may reach (HOST, HOST:PORT, *.HOST), or "internet"; none by default.
-        idle: Seconds without a request after which it is suspended; 900 by default.
-        max_duration: Seconds after which it ends in any case; 28800 by default.
+        egress_allow: Hosts that a local sandbox may reach, *.HOST too, or "internet"; none by default.
+        idle: Seconds without a request until it is suspended (900).
+        max_duration: Seconds until it ends in any case (28800).
         labels: Labels of your own.
-        replace: End the sandbox that has the name, and take its place.
+        replace: End the sandbox that has the name.
         local: true: on this machine; false: on AWS.
 
     Returns:

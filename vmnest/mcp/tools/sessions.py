@@ -38,11 +38,11 @@ def sandbox_exec_start(
         name: The sandbox.
         command: The program; with shell a line for bash -lc.
         args: Its arguments.
-        cwd: Working directory; /work by default.
-        env: Environment variables to add.
-        timeout: Seconds after which it is ended; never by default.
+        cwd: Working directory (/work).
+        env: Variables to add.
+        timeout: Seconds until it is ended; none by default.
         shell: Run command as a line of shell.
-        terminal: Run it in a terminal of 120 columns and 40 rows, for programs that want one.
+        terminal: Run it in a terminal, 120x40.
 
     Returns:
         id, by which the other sandbox_exec_* tools know it; pid.

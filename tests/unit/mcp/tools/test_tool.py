@@ -49,7 +49,6 @@ def test_it_is_described_for_models_and_for_hosts():
             "properties": {
                 "ok": {"type": "boolean"},
                 "data": {"type": "object", "description": "The greeting."},
-                "error": {"type": "object"},
             },
             "required": ["ok"],
         },
