@@ -20,7 +20,7 @@ USUAL_CHARACTERS = 20_000  # of output; what is more costs the model more than i
 
 
 def build_schema(returns: str) -> dict[str, object]:
-    """The schema of a tool's answer, whose data are described by ``returns``. Short: a list of tools has dozens of it."""
+    """The schema of a tool's answer, whose data are described by ``returns``. Short: there are dozens of it."""
     return {
         "type": "object",
         "properties": {
