@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import itertools
-import json
 import logging
 import os
-import re
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, NamedTuple
 
 from .. import deadline, errors
 from ..wire import names
-from . import faults, keeping
+from . import faults, keeping, log_files
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,45 +27,8 @@ STREAM_BYTES = 4 << 20  # of each of a stream's two halves
 TOTAL_BYTES = 256 << 20
 MAX_STREAMS = 20_000
 MAX_GROUPS = 1000
-MAX_EVENT_BYTES = 262_144
 _GROUP_FILE = "group.json"
-_NEWER = ".jsonl"
-_OLDER = ".old"
 _DAY_MS = 86_400_000
-_MARK_BYTES = 65536
-_PUT_EVENTS = 1000  # at a time: a file is not to be much larger than it may be
-_EVENT = re.compile(rb'\[(\d+), (-?\d+), (-?\d+), (".*")\]\n')
-
-
-Place = tuple[int, int]  # the time of an event and its number, by which events are in order
-
-
-BEGINNING: Place = (-1, 0)
-
-
-class Event(NamedTuple):
-    """A line of a log: its place among those of its stream, its time and the time it came, both in milliseconds.
-
-    Its message is decoded when it is asked for: of the many that are looked at, an answer has few.
-    """
-
-    number: int
-    time: int
-    came: int
-    raw: bytes  # the message in JSON
-
-    @property
-    def place(self) -> Place:
-        """Where it is among the events of its stream."""
-        return self.time, self.number
-
-    @property
-    def message(self) -> str:
-        """What it says."""
-        try:
-            return str(json.loads(self.raw))
-        except ValueError:  # the file was damaged there
-            return self.raw.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)
@@ -88,63 +46,13 @@ class Group:
         return f"arn:aws:logs:{names.LOCAL_REGION}:{names.LOCAL_ACCOUNT}:log-group:{self.name}"
 
 
-class Stream:
-    """A stream in memory: all but its events. ``size`` and ``older_size`` are those of its files."""
-
-    def __init__(self, name: str, *, created: int, path: str) -> None:
-        self.name = name
-        self.created = created
-        self.path = path  # without what tells its halves apart
-        self.next_number = 1
-        self.size = 0
-        self.older_size = 0
-        self.first: int | None = None
-        self.end: Place | None = None
-        self.came: int | None = None
-        self.is_in_order = True
-        # For each half: offsets in its file, growing, and the place that no event before the offset is behind.
-        self.marks: dict[str, list[tuple[Place, int]]] = {_OLDER: [], _NEWER: []}
-
-    @property
-    def last(self) -> int | None:
-        """The time of the latest event."""
-        return None if self.end is None else self.end[0]
-
-    def find_offset(self, half: str, after: Place) -> int | None:
-        """Where in that half's file events behind that place begin, or before; None if it has none of them."""
-        if half == _OLDER and self.marks[_NEWER][:1] and self.marks[_NEWER][0][0] <= after:
-            return None
-        return max((offset for end, offset in self.marks[half] if end <= after), default=0)
-
-    def mark(self) -> None:
-        """Note where the newer half ends now, if that is far from the last mark."""
-        marks = self.marks[_NEWER]
-        if self.end is not None and (not marks or self.size - marks[-1][1] >= _MARK_BYTES):
-            marks.append((self.end, self.size))
-
-    def turn(self) -> None:
-        """The newer half is the older one now."""
-        self.older_size, self.size = self.size, 0
-        self.marks = {_OLDER: self.marks[_NEWER], _NEWER: []}
-
-    def note(self, events: Sequence[Event]) -> None:
-        """Events are in it, behind those that were."""
-        places = [event.place for event in events]
-        least, most = min(places), max(places)
-        self.is_in_order = self.is_in_order and places == sorted(places) and (self.end is None or self.end < least)
-        self.first = least[0] if self.first is None else min(self.first, least[0])
-        self.end = most if self.end is None else max(self.end, most)
-        self.came = events[-1].came
-        self.next_number = events[-1].number + 1
-
-
 class _Held:
     """A group in memory."""
 
     def __init__(self, group: Group, folder: str) -> None:
         self.group = group
         self.folder = folder
-        self.streams: dict[str, Stream] = {}
+        self.streams: dict[str, log_files.Stream] = {}
 
 
 class Logs:
@@ -180,7 +88,7 @@ class Logs:
                     self.create_group(group)
                 if stream not in self._groups[group].streams:
                     self.create_stream(group, stream)
-                least = self._groups[group].streams[stream].last or 0
+                least = self._groups[group].streams[stream].facts.last or 0
                 self.put(group, stream, [(max(when, least), text) for when, text in events])
         except (errors.VmnestError, OSError) as error:
             _LOG.warning("%d lines for the log %s %s were lost: %s", len(events), group, stream, error)
@@ -198,7 +106,8 @@ class Logs:
                 raise _exists("log group")
             if len(self._groups) >= MAX_GROUPS:
                 raise faults.Fault("Resource limit exceeded.", error_type="LimitExceededException", status=400)
-            held = _Held(Group(name, created=self._now(), tags=tags or {}), os.path.join(self._folder, _digest(name)))
+            folder = os.path.join(self._folder, log_files.digest(name))
+            held = _Held(Group(name, created=self._now(), tags=tags or {}), folder)
             shutil.rmtree(held.folder, ignore_errors=True)  # of one whose deletion was cut short
             keeping.open_folder(held.folder)
             self._keep(held, held.group)
@@ -247,8 +156,9 @@ class Logs:
             if name in held.streams:
                 raise _exists("log stream")
             self._make_room()
-            stream = Stream(name, created=self._now(), path=os.path.join(held.folder, _digest(name)))
-            self._begin(stream)
+            path = os.path.join(held.folder, log_files.digest(name))
+            stream = log_files.Stream(name, created=self._now(), path=path)
+            stream.begin()
             held.streams[name] = stream
 
     def delete_stream(self, group: str, name: str) -> None:
@@ -256,7 +166,7 @@ class Logs:
         with self._lock:
             self._drop(self._held(group), self._stream(group, name))
 
-    def streams(self, group: str) -> list[Stream]:
+    def streams(self, group: str) -> list[log_files.Stream]:
         """A group's streams, by name. Raises if the group is not there."""
         with self._lock:
             held = self._held(group)
@@ -268,23 +178,18 @@ class Logs:
         """Add events: (time in milliseconds, message). Raises if the stream is not there."""
         with self._lock:
             found = self._stream(group, stream)
-            came = self._now()
-            numbered = [
-                Event(found.next_number + index, time=time, came=came, raw=_raw(message))
-                for index, (time, message) in enumerate(events)
-            ]
-            for start in range(0, len(numbered), _PUT_EVENTS):
-                self._put(found, numbered[start : start + _PUT_EVENTS])
+            if found.put(events, came=self._now(), most_bytes=self._stream_bytes):
+                self._make_room()
 
     def events(
         self,
         group: str,
         stream: str,
         *,
-        after: Place = BEGINNING,
-        until: Place | None = None,
+        after: log_files.Place = log_files.BEGINNING,
+        until: log_files.Place | None = None,
         most: int | None = None,
-    ) -> list[Event]:
+    ) -> list[log_files.Event]:
         """A stream's events in the order of their places, but for those beyond the group's retention.
 
         Args:
@@ -302,27 +207,12 @@ class Logs:
             days = self._held(group).group.retention_days
             if days is not None:
                 after = max(after, (self._now() - days * _DAY_MS, -1))
-            # Who follows a log asks again and again whether there is more: no file need be read to say no.
-            if found.end is None or found.end <= after:
-                return []
-            files = _open_both(found, stack, after=after)
-            most = most if found.is_in_order else None
+            files = found.open(stack, after=after)
+            most = most if found.facts.is_in_order else None
             opened = stack.pop_all()
         # Read without the lock: files only grow, and one that is dropped meanwhile is open.
         with opened:
-            events = (event for file in files for event in _parse_events(file) if event.place > after)
-            wanted = events if until is None else (event for event in events if event.place < until)
-            return sorted(itertools.islice(wanted, most), key=lambda event: event.place)
-
-    def _put(self, stream: Stream, events: Sequence[Event]) -> None:
-        if stream.size > self._stream_bytes:
-            self._turn(stream)
-        stream.mark()
-        data = b"".join(b"[%d, %d, %d, %s]\n" % event for event in events)
-        with open(_append(stream.path + _NEWER), "wb") as file:
-            file.write(data)
-        stream.size += len(data)
-        stream.note(events)
+            return log_files.select(files, after=after, until=until, most=most)
 
     # -- their parts ---------------------------------------------------------------------------------------------------
 
@@ -335,7 +225,7 @@ class Logs:
             raise no_such("log group")
         return held
 
-    def _stream(self, group: str, name: str) -> Stream:
+    def _stream(self, group: str, name: str) -> log_files.Stream:
         stream = self._held(group).streams.get(name)
         if stream is None:
             raise no_such("log stream")
@@ -345,25 +235,13 @@ class Logs:
         keeping.save(os.path.join(held.folder, _GROUP_FILE), dataclasses.asdict(group))
         held.group = group
 
-    def _begin(self, stream: Stream) -> None:
-        head = json.dumps({"stream": stream.name, "created": stream.created}).encode() + b"\n"
-        with open(_append(stream.path + _NEWER), "wb") as file:
-            file.write(head)
-        stream.size = len(head)
-
-    def _turn(self, stream: Stream) -> None:
-        os.rename(stream.path + _NEWER, stream.path + _OLDER)
-        stream.turn()
-        self._begin(stream)
-        self._make_room()
-
     def _make_room(self) -> None:
         everything = [(held, stream) for held in self._groups.values() for stream in held.streams.values()]
         size = sum(stream.size + stream.older_size for _, stream in everything)
         count = len(everything)
         if size <= self._total_bytes and count < MAX_STREAMS:
             return
-        for held, stream in sorted(everything, key=lambda pair: pair[1].came or pair[1].created):
+        for held, stream in sorted(everything, key=lambda pair: pair[1].written):
             if size <= self._total_bytes and count < MAX_STREAMS:
                 return
             _LOG.info("the log %s %s goes: there are too many", held.group.name, stream.name)
@@ -371,9 +249,8 @@ class Logs:
             count -= 1
             self._drop(held, stream)
 
-    def _drop(self, held: _Held, stream: Stream) -> None:
-        for suffix in (_OLDER, _NEWER):
-            keeping.remove(stream.path + suffix)
+    def _drop(self, held: _Held, stream: log_files.Stream) -> None:
+        stream.drop()
         del held.streams[stream.name]
 
     # -- what an earlier daemon left -----------------------------------------------------------------------------------
@@ -383,96 +260,18 @@ class Logs:
             if not found.is_dir(follow_symlinks=False):
                 continue
             group = keeping.load(os.path.join(found.path, _GROUP_FILE), _parse_group)
-            if group is None or _digest(group.name) != found.name:
+            if group is None or log_files.digest(group.name) != found.name:
                 continue
             held = _Held(group, found.path)
-            for path in keeping.files(held.folder, _NEWER):
-                stream = _load_stream(path)
+            for path in keeping.files(held.folder, log_files.NEWER):
+                stream = log_files.load(path)
                 if stream is not None:
                     held.streams[stream.name] = stream
             yield held
 
 
-def _digest(name: str) -> str:
-    return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()
-
-
-def _raw(message: str) -> bytes:
-    return json.dumps(message[:MAX_EVENT_BYTES]).encode()
-
-
-def _append(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-
-
 def _size(held: _Held) -> int:
     return sum(stream.size + stream.older_size for stream in held.streams.values())
-
-
-def _open_both(stream: Stream, stack: contextlib.ExitStack, *, after: Place) -> list[BinaryIO]:
-    """The files of a stream that have events behind that place, the older one first; the stack closes them."""
-    files: list[BinaryIO] = []
-    for suffix in (_OLDER, _NEWER):
-        offset = stream.find_offset(suffix, after)
-        if offset is None:
-            continue
-        with contextlib.suppress(FileNotFoundError):
-            files.append(stack.enter_context(open(stream.path + suffix, "rb")))  # noqa: SIM115 - it is
-            files[-1].seek(offset)
-    return files
-
-
-def _parse_head(file: BinaryIO) -> object:
-    """The JSON value in its first line; None if there is none."""
-    try:
-        return json.loads(file.readline())
-    except ValueError:
-        return None
-
-
-def _parse_events(lines: Iterable[bytes]) -> Iterator[Event]:
-    """The events in lines of a file; one that is none, as the first line, or that was cut short, is passed over."""
-    for line in lines:
-        found = _EVENT.fullmatch(line)
-        if found is not None:
-            number, time, came, raw = found.groups()
-            yield Event(int(number), int(time), int(came), raw)
-
-
-def _load_stream(path: str) -> Stream | None:
-    with open(path, "rb") as file:
-        head = _parse_head(file)
-    base = path.removesuffix(_NEWER)
-    if not isinstance(head, dict) or _digest(str(head.get("stream"))) != os.path.basename(base):
-        _LOG.warning("%s is damaged, and kept as %s%s", path, os.path.basename(path), keeping.BAD)
-        os.rename(path, path + keeping.BAD)
-        return None
-    _end_line(path)
-    created = head.get("created")
-    stream = Stream(str(head["stream"]), created=created if isinstance(created, int) else 0, path=base)
-    for suffix in (_OLDER, _NEWER):
-        stream.turn()
-        with contextlib.suppress(FileNotFoundError), open(base + suffix, "rb") as file:
-            _load_events(stream, file)
-    return stream
-
-
-def _load_events(stream: Stream, file: BinaryIO) -> None:
-    """Take note of the events in the newer half's file."""
-    while lines := file.readlines(_MARK_BYTES):
-        events = list(_parse_events(lines))
-        stream.mark()
-        if events:
-            stream.note(events)
-        stream.size = file.tell()
-
-
-def _end_line(path: str) -> None:
-    """Behind a line that was cut short the next one would be lost, too."""
-    with open(path, "r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        if file.read(1) != b"\n":
-            file.write(b"\n")
 
 
 def _parse_group(value: object) -> Group:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from .. import deadline, errors
 from ..wire import http1, names
-from . import callers, faults, httpd, logs
+from . import callers, faults, httpd, log_files, logs
 from .logs_filters import parse_pattern
 
 _LOG = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ TARGET = "Logs_20140328."
 MAX_BATCH_EVENTS = 10_000
 MAX_BATCH_BYTES = 1_048_576
 _EVENT_OVERHEAD = 26
-_NEVER: logs.Place = (1 << 62, 0)
+_NEVER: log_files.Place = (1 << 62, 0)
 _OLDEST_MS = 14 * 86_400_000
 _NEWEST_MS = 2 * 3_600_000
 MAX_ANSWER_BYTES = 1 << 20
@@ -168,7 +168,7 @@ class LogsService:
         if not by_time:
             chosen, token = _page(found, params, key=lambda stream: stream.name, is_descending=is_descending)
             return {"logStreams": [_describe_stream(group, stream) for stream in chosen], **token}
-        found.sort(key=lambda stream: (stream.last or 0, stream.name), reverse=is_descending)
+        found.sort(key=lambda stream: (stream.facts.last or 0, stream.name), reverse=is_descending)
         # This order may change between two pages: the token is a number.
         numbered, token = _page(list(enumerate(found, 1)), params, key=lambda item: f"{item[0]:08d}")
         return {"logStreams": [_describe_stream(group, stream) for _, stream in numbered], **token}
@@ -271,45 +271,46 @@ def _describe_group(group: logs.Group, size: int) -> Params:
     }
 
 
-def _describe_stream(group: logs.Group, stream: logs.Stream) -> Params:
+def _describe_stream(group: logs.Group, stream: log_files.Stream) -> Params:
+    facts = stream.facts
     times = {
-        "firstEventTimestamp": stream.first,
-        "lastEventTimestamp": stream.last,
-        "lastIngestionTime": stream.came,
+        "firstEventTimestamp": facts.first,
+        "lastEventTimestamp": facts.last,
+        "lastIngestionTime": facts.came,
     }
     return {
         "logStreamName": stream.name,
         "creationTime": stream.created,
         "arn": f"{group.arn}:log-stream:{stream.name}",
-        "uploadSequenceToken": str(stream.next_number),
+        "uploadSequenceToken": str(facts.next_number),
         "storedBytes": 0,  # as AWS: for streams it is no longer told
         **{name: value for name, value in times.items() if value is not None},
     }
 
 
-def _event_id(stream: str, event: logs.Event) -> str:
+def _event_id(stream: str, event: log_files.Event) -> str:
     # Digits, as AWS's; the same event has the same one.
     return f"{event.time:014d}{uuid.uuid5(uuid.NAMESPACE_OID, stream).int % 10**16:016d}{event.number:010d}"
 
 
-def _key_of_found(item: tuple[logs.Event, str]) -> str:
+def _key_of_found(item: tuple[log_files.Event, str]) -> str:
     event, name = item
     return f"{event.time:014d}\0{name}\0{event.number:012d}"  # NUL: no name has it
 
 
-def _first(params: Params) -> logs.Place:
+def _first(params: Params) -> log_files.Place:
     """The place that the events since ``startTime`` are behind."""
     start = params.get("startTime")
-    return (start, -1) if isinstance(start, int) else logs.BEGINNING
+    return (start, -1) if isinstance(start, int) else log_files.BEGINNING
 
 
-def _end(params: Params, *, is_within: bool = False) -> logs.Place:
+def _end(params: Params, *, is_within: bool = False) -> log_files.Place:
     """The place that the events until ``endTime`` are before; that time itself is within for one operation only."""
     end = params.get("endTime")
     return (end + is_within, -1) if isinstance(end, int) else _NEVER
 
 
-def _first_on_page(params: Params, stream: str) -> logs.Place:
+def _first_on_page(params: Params, stream: str) -> log_files.Place:
     """A place that a stream's events of the page that is asked for are behind; see ``_key_of_found``."""
     token = _text(params, "nextToken")
     time, _, rest = ("" if token is None else _parse_page_token(token)).partition("\0")
@@ -319,7 +320,7 @@ def _first_on_page(params: Params, stream: str) -> logs.Place:
     return max(_first(params), (int(time), int(number) if name == stream else -1))
 
 
-def _size(event: logs.Event) -> int:
+def _size(event: log_files.Event) -> int:
     return len(event.raw) + _EVENT_OVERHEAD
 
 

@@ -185,7 +185,7 @@ def test_a_console_that_cannot_be_read_keeps_nobody_from_ending(outputs, kept, t
 
 def test_what_was_dropped_before_it_could_be_read_is_missed(outputs, kept, console):
     drop, block = console_logs.LOOK_BYTES, 65536
-    lines = b"".join(b"%07d\n" % number for number in range(2 * drop // 8))
+    lines = b"".join(b"%0127d\n" % number for number in range(2 * drop // 128))
     console.print(lines)
     with open(console.path, "rb+", buffering=0) as file:
         kernel.punch(file.fileno(), start=0, length=drop + block)
@@ -197,7 +197,7 @@ def test_what_was_dropped_before_it_could_be_read_is_missed(outputs, kept, conso
 
 
 def test_of_a_flood_so_much_is_read_in_a_look_and_all_of_it_in_the_end(kept, console):
-    lines = b"".join(b"%07d\n" % number for number in range(2 * console_logs.LOOK_BYTES // 8 + 5))
+    lines = b"".join(b"%0127d\n" % number for number in range(2 * console_logs.LOOK_BYTES // 128 + 5))
     console.print(lines)
     one = console_logs.ConsoleLogs(kept, look_seconds=0.01)
     one.follow(record(), console.folder)
