@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# What lies under ``signal``, which takes so long to load that a signal may come meanwhile.
+import _signal  # type: ignore[import-not-found]
+import contextlib
+import os
+
 from . import stdio
 
 __all__ = ["INSTRUCTIONS", "NAME", "console"]
@@ -18,15 +23,27 @@ INSTRUCTIONS = (
 )
 
 
+_REMARK = b"vmnest: this is an MCP server, which speaks with programs; `vmnest mcp config` says how. Ctrl+C ends it.\n"
+
+
 def console() -> None:
     """Serve until the client is gone."""
-    wire = stdio.Wire(stdio.take_standard_output())  # before anything else is imported, and may print
+    # Until the server handles signals, Ctrl+C ends us as it ends any program: by the signal, and without a traceback.
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    # Before anything else is imported, and may print.
+    stdio.open_missing()
+    if os.isatty(0):
+        with contextlib.suppress(OSError):
+            os.write(2, _REMARK)
+    source = stdio.take_standard_input()
+    wire = stdio.Wire(stdio.take_standard_output())
     from .. import __version__
     from . import offer, program, server
 
     identity = {"name": NAME, "title": "vmnest sandboxes", "version": __version__}
     serving = server.Server(offer.Offer(), identity=identity, instructions=INSTRUCTIONS, write=wire.write)
-    program.serve(serving)
+    program.serve(serving, source=source)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,15 @@ from __future__ import annotations
 import os
 import threading
 
-__all__ = ["LONGEST_LINE_BYTES", "Lines", "TooLong", "Wire", "take_standard_output"]
+__all__ = [
+    "LONGEST_LINE_BYTES",
+    "Lines",
+    "TooLong",
+    "Wire",
+    "open_missing",
+    "take_standard_input",
+    "take_standard_output",
+]
 
 LONGEST_LINE_BYTES = 16 << 20
 READ_BYTES = 1 << 16
@@ -56,6 +64,24 @@ class Lines:
             self._parts = []
         elif part:
             self._parts.append(part)
+
+
+def open_missing() -> None:
+    """Point standard descriptors that are closed to /dev/null: what is opened next would pass for one of them."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free descriptor, that is this one
+
+
+def take_standard_input() -> int:
+    """A descriptor of our own for standard input; all others, children too, find its end there from now on."""
+    source = os.dup(0)  # not inherited by children
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return source
 
 
 def take_standard_output() -> int:

@@ -104,3 +104,37 @@ def test_standard_output_is_taken_from_prints_and_from_children():
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=60, check=True)
     assert done.stdout == b"{}\n"
     assert done.stderr == b"printed\nwrittenchild\n"
+
+
+def test_standard_input_is_taken_from_whoever_else_reads_and_from_children():
+    program = (
+        "from vmnest.mcp import stdio; source = stdio.take_standard_input()\n"
+        "import os, subprocess, sys; assert sys.stdin.read() == ''\n"
+        "subprocess.run(['sh', '-c', f'cat; [ ! -e /proc/self/fd/{source} ] && echo gone']); print(os.read(source, 9))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", program], cwd=ROOT, input=b"ours", capture_output=True, timeout=60, check=True
+    )
+    assert done.stdout == b"gone\nb'ours'\n"
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+def test_a_standard_descriptor_that_is_closed_is_taken_by_nothing_else(closed):
+    program = (
+        "import os\nfor each in map(int, os.sys.argv[2:]): os.close(each)\n"
+        "from vmnest.mcp import stdio; stdio.open_missing()\n"
+        "assert stdio.take_standard_input() > 2 and stdio.take_standard_output() > 2\n"
+        "assert all(os.get_inheritable(each) for each in (0, 1, 2))\n"
+        "open(os.sys.argv[1], 'w').write('done')"
+    )
+    read, write = os.pipe()
+    subprocess.run(
+        [sys.executable, "-c", program, f"/dev/fd/{write}", *map(str, closed)],
+        cwd=ROOT,
+        pass_fds=[write],
+        timeout=60,
+        check=True,
+    )
+    os.close(write)
+    with open(read, "rb") as result:
+        assert result.read() == b"done"
