@@ -19,13 +19,15 @@ class Descent:
 
     Args:
         root: A path; it may be one of a link.
+        dir_fd: A directory in which ``root`` is a name; then it may be none of a link.
 
     Raises:
         OSError: ``root`` is no directory, or cannot be opened.
     """
 
-    def __init__(self, root: bytes) -> None:
-        self._root = self.descriptor = os.open(root, FOLDER_FLAGS)
+    def __init__(self, root: bytes, *, dir_fd: int | None = None) -> None:
+        flags = FOLDER_FLAGS if dir_fd is None else FOLDER_FLAGS | os.O_NOFOLLOW
+        self._root = self.descriptor = os.open(root, flags, dir_fd=dir_fd)
         self._names: list[bytes] = []
         self._identities = [_identify(self._root)]  # of the root and of each directory on the way
 

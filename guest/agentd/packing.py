@@ -32,12 +32,17 @@ NO_FILES = frozenset({*_IRREGULAR.values(), OF_THE_KERNEL})
 
 
 def pack(
-    root: bytes, *, exclude: Iterable[bytes] = (), on_member: Callable[[bytes, int], object] | None = None
+    root: bytes,
+    *,
+    dir_fd: int | None = None,
+    exclude: Iterable[bytes] = (),
+    on_member: Callable[[bytes, int], object] | None = None,
 ) -> Packing:
     """The content of a directory as a tar stream. Whoever does not read it to its end calls ``close``.
 
     Args:
         root: The directory; it may be a link to one. Every other link is packed as it is.
+        dir_fd: A directory in which ``root`` is a name; then it may be no link.
         exclude: What is left out, see ``patterns``.
         on_member: Told the path below ``root`` and the size of each member when its turn comes. An OSError of its own
             would count as one of the member.
@@ -47,7 +52,7 @@ def pack(
         ValueError: a pattern cannot be used.
     """
     excluded = patterns.Patterns(exclude)
-    return Packing(descents.Descent(root), excluded=excluded, on_member=on_member)
+    return Packing(descents.Descent(root, dir_fd=dir_fd), excluded=excluded, on_member=on_member)
 
 
 class Packing:

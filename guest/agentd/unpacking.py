@@ -57,6 +57,7 @@ def unpack(
     pieces: Iterable[bytes],
     root: bytes,
     *,
+    dir_fd: int | None = None,
     on_member: Callable[[bytes, int], object] | None = None,
     keeps_all_links: bool = False,
 ) -> Summary:
@@ -65,6 +66,7 @@ def unpack(
     Args:
         pieces: The archive; read to its end.
         root: The directory; it may be a link to one.
+        dir_fd: A directory in which ``root`` is a name; then it may be no link.
         on_member: Told the path below ``root`` and the size of each member when its turn comes.
         keeps_all_links: Make symbolic links that lead out, too: the archive is of our own making.
 
@@ -74,7 +76,7 @@ def unpack(
         OSError: there is no space, or ``root`` is no directory; what is wrong with one member alone is told in the
             summary instead.
     """
-    with _Tree(root, keeps_all_links=keeps_all_links) as tree:
+    with _Tree(root, dir_fd=dir_fd, keeps_all_links=keeps_all_links) as tree:
         reader = archives.Reader(pieces)
         for item in reader.members():
             if isinstance(item, archives.Note):
@@ -89,13 +91,11 @@ def unpack(
 class _Tree:
     """The directory that is filled, and what is still to be set of new directories on the way to the last member."""
 
-    def __init__(self, root: bytes, *, keeps_all_links: bool) -> None:
+    def __init__(self, root: bytes, *, dir_fd: int | None = None, keeps_all_links: bool) -> None:
         self.summary = Summary()
         self._keeps_all_links = keeps_all_links
-        is_new = not os.path.lexists(root)
-        if is_new:
-            os.makedirs(root, exist_ok=True)
-        self._place = descents.Descent(root)
+        is_new = _make_root(root, dir_fd)
+        self._place = descents.Descent(root, dir_fd=dir_fd)
         self._way: Sequence[bytes] = ()  # to the folder of the last member
         # New ones on that way, outermost first: how far down, and the mode and time to get, if the archive tells them.
         self._unfinished: list[tuple[int, tuple[int, int] | None]] = [(0, None)] if is_new else []
@@ -215,6 +215,20 @@ class _Tree:
             os.utime(self._place.descriptor, ns=(mtime_ns, mtime_ns))
         except OSError as error:
             self.summary.skip(b"/".join(names), explain(error))
+
+
+def _make_root(root: bytes, dir_fd: int | None) -> bool:
+    """Make the directory; False if something has its name already."""
+    if dir_fd is None:
+        is_new = not os.path.lexists(root)
+        if is_new:
+            os.makedirs(root, exist_ok=True)
+        return is_new
+    try:
+        os.mkdir(root, dir_fd=dir_fd)
+    except FileExistsError:
+        return False
+    return True
 
 
 def leads_out(target: bytes, *, depth: int) -> bool:

@@ -147,3 +147,17 @@ def test_closing_twice_is_closing_once(tree: Path) -> None:
     place.move([b"a"])
     place.close()
     place.close()
+
+
+def test_a_name_in_an_open_directory_leads_there_and_through_no_link(tree: Path) -> None:
+    folder = os.open(tree, os.O_RDONLY)
+    try:
+        tree.rename(tree.parent / "moved")
+        with Descent(b"a", dir_fd=folder) as place:
+            place.move([b"b"])
+            assert identify(place) == identity(tree.parent / "moved" / "a" / "b")
+        (tree.parent / "moved" / "link").symlink_to("a")
+        with pytest.raises(NotADirectoryError):
+            Descent(b"link", dir_fd=folder)
+    finally:
+        os.close(folder)

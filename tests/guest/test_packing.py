@@ -331,3 +331,16 @@ def test_what_is_open_is_given_back_at_the_end(tmp_path: Path) -> None:
     before = os.listdir("/proc/self/fd")
     assert b"".join(packing.pack(os.fsencode(tmp_path)))
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_name_in_an_open_directory_is_packed_and_no_link(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "f").touch()
+    (tmp_path / "link").symlink_to("in")
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        assert names(b"".join(packing.pack(b"in", dir_fd=folder))) == [b".", b"f"]
+        with pytest.raises(NotADirectoryError):
+            packing.pack(b"link", dir_fd=folder)
+    finally:
+        os.close(folder)

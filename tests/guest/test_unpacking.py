@@ -518,3 +518,22 @@ def _umask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
+
+
+def test_a_name_in_an_open_directory_is_filled_and_no_link(root: Path) -> None:
+    root.mkdir(exist_ok=True)
+    (root / "outside").mkdir()
+    (root / "link").symlink_to("outside")
+    archive = encode([folder(b".", mode=0o700), file(b"f", b"x")])
+    place = os.open(root, os.O_RDONLY)
+    try:
+        unpacking.unpack([archive], b"new", dir_fd=place)
+        assert (mode_of(root / "new"), (root / "new" / "f").read_bytes()) == (0o700, b"x")
+        (root / "old").mkdir(mode=0o755)
+        unpacking.unpack([archive], b"old", dir_fd=place)
+        assert mode_of(root / "old") == 0o755
+        with pytest.raises(NotADirectoryError):
+            unpacking.unpack([archive], b"link", dir_fd=place)
+    finally:
+        os.close(place)
+    assert os.listdir(root / "outside") == []
