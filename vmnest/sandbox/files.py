@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..agent.minimal import MinimalFiles, MinimalReading
     from ..agent.reading import Reading
     from ..agent.sources import Data
-    from .localfiles import LocalPath
+    from .localfiles import LocalPath, Place
     from .openfiles import Writer
 
 __all__ = ["Files"]
@@ -287,7 +287,7 @@ class Files:
 
     def upload(
         self,
-        local: LocalPath,
+        local: LocalPath | Place,
         remote: str,
         *,
         exclude: Sequence[str] = (),
@@ -326,7 +326,7 @@ class Files:
     def download(
         self,
         remote: str,
-        local: LocalPath,
+        local: LocalPath | Place,
         *,
         exclude: Sequence[str] = (),
         progress: Callable[[Progress], object] | None = None,

@@ -1,6 +1,7 @@
 """Files of this machine: read as they were when that began, replaced as a whole or not at all.
 
-Only regular files are opened; opening anything else could wait for ever, or do something.
+Only regular files are opened; opening anything else could wait for ever, or do something. Who must not be led elsewhere
+names a file in a directory that is held open: see ``Place``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,18 @@ from .. import errors
 from .._guest.agentd import patterns
 from ..agent.sources import PIECE_BYTES
 
-__all__ = ["LocalFile", "LocalPath", "NewFile", "is_directory", "measure", "replacing", "to_bytes", "translated"]
+__all__ = [
+    "LocalFile",
+    "LocalPath",
+    "NewFile",
+    "Place",
+    "is_directory",
+    "measure",
+    "replacing",
+    "to_bytes",
+    "to_place",
+    "translated",
+]
 
 LocalPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -43,33 +55,73 @@ def to_bytes(path: LocalPath) -> bytes:
     return data
 
 
+class Place:
+    """Where a file of this machine is: a path, or a name in a directory that is held open.
+
+    A path is looked up each time that it is used, and its links are followed. A name in an open directory leads to that
+    directory whatever becomes of the way there, and nowhere else: it is never followed if it is a link.
+
+    Attributes:
+        name: The path, or the name.
+        folder: The descriptor of the directory; None for a path.
+        shown: What to call it.
+    """
+
+    __slots__ = ("folder", "name", "shown")
+
+    def __init__(self, name: bytes, *, folder: int | None = None, shown: bytes | None = None) -> None:
+        self.name = name
+        self.folder = folder
+        self.shown = name if shown is None else shown
+
+    def stat(self) -> os.stat_result:
+        """What is there."""
+        return os.stat(self.name, dir_fd=self.folder, follow_symlinks=self.folder is None)
+
+    def open(self, flags: int) -> int:
+        """A descriptor of what is there."""
+        return os.open(self.name, flags if self.folder is None else flags | os.O_NOFOLLOW, dir_fd=self.folder)
+
+
+def to_place(local: LocalPath | Place) -> Place:
+    """The same as a place.
+
+    Raises:
+        errors.UsageError: it can be no path.
+    """
+    return local if isinstance(local, Place) else Place(to_bytes(local))
+
+
 @contextlib.contextmanager
-def translated(path: bytes) -> Iterator[None]:
+def translated(local: LocalPath | Place) -> Iterator[None]:
     """The seam to this machine's file system: its errors become ours."""
+    place = to_place(local)
     try:
         yield
     except OSError as error:
-        shown = errors.quote(os.fsdecode(_place_of(error, path)), limit=500)
+        shown = errors.quote(os.fsdecode(_path_of(error, place)), limit=500)
         kind = errors.LocalFileNotFoundError if isinstance(error, FileNotFoundError) else errors.LocalFileError
         raise kind(f"{error.strerror or error}: {shown} (on this machine)") from error
 
 
-def _place_of(error: OSError, path: bytes) -> bytes:
-    """What the error is about: ``path``, or something in it."""
+def _path_of(error: OSError, place: Place) -> bytes:
+    """What the error is about: the place, or something in it."""
     name = error.filename
     if not isinstance(name, (str, bytes)) or os.path.basename(os.fsencode(name)).startswith(_TEMPORARY_PREFIXES):
-        return path
-    return os.path.join(path, os.fsencode(name)) if os.fsencode(name) != path else path
+        return place.shown
+    is_itself = os.fsencode(name) in (place.name, place.shown)
+    return place.shown if is_itself else os.path.join(place.shown, os.fsencode(name))
 
 
-def is_directory(path: bytes) -> bool:
-    """Whether it is a directory, or leads to one.
+def is_directory(local: LocalPath | Place) -> bool:
+    """Whether it is a directory, or a path that leads to one.
 
     Raises:
         errors.LocalFileError: there is nothing, or it cannot be seen.
     """
-    with translated(path):
-        return stat.S_ISDIR(os.stat(path).st_mode)
+    place = to_place(local)
+    with translated(place):
+        return stat.S_ISDIR(place.stat().st_mode)
 
 
 class LocalFile:
@@ -86,11 +138,11 @@ class LocalFile:
         errors.LocalFileError: it cannot be read, or is no regular file.
     """
 
-    def __init__(self, path: bytes) -> None:
-        self._path = path
-        with translated(path):
-            status = os.stat(path)
-        _check_regular(path, status)
+    def __init__(self, local: LocalPath | Place) -> None:
+        self._place = to_place(local)
+        with translated(self._place):
+            status = self._place.stat()
+        _check_regular(self._place.shown, status)
         self.size = status.st_size or self._size_of_nothing()
         self.mode = stat.S_IMODE(status.st_mode) & _PERMISSIONS
         self.has_changed = False
@@ -102,7 +154,7 @@ class LocalFile:
         Raises:
             errors.LocalFileError: it cannot be read, or has become shorter.
         """
-        with _opened(self._path) as descriptor:
+        with _opened(self._place) as descriptor:
             if self.size is None:
                 yield from iter(lambda: os.read(descriptor, PIECE_BYTES), b"")
                 return
@@ -110,24 +162,24 @@ class LocalFile:
             while left:
                 piece = os.read(descriptor, min(left, PIECE_BYTES))
                 if not piece:
-                    raise OSError(errno.EIO, "it became shorter while it was sent", self._path)
+                    raise OSError(errno.EIO, "it became shorter while it was sent", self._place.shown)
                 left -= len(piece)
                 yield piece
             self.has_changed = _stamp(os.fstat(descriptor)) != self._stamp
 
     def _size_of_nothing(self) -> int | None:
         """Zero, or None if there is something to read all the same."""
-        with _opened(self._path) as descriptor:
+        with _opened(self._place) as descriptor:
             return None if os.read(descriptor, 1) else 0
 
 
 @contextlib.contextmanager
-def _opened(path: bytes) -> Iterator[int]:
+def _opened(place: Place) -> Iterator[int]:
     """The descriptor of a regular file."""
-    with translated(path):
-        descriptor = os.open(path, _READ_FLAGS)
+    with translated(place):
+        descriptor = place.open(_READ_FLAGS)
         try:
-            _check_regular(path, os.fstat(descriptor))
+            _check_regular(place.shown, os.fstat(descriptor))
             yield descriptor
         finally:
             os.close(descriptor)
@@ -158,34 +210,45 @@ class NewFile:
 
 
 @contextlib.contextmanager
-def replacing(path: bytes, *, mode: int) -> Iterator[NewFile]:
-    """A file that takes the place of ``path`` when the block ends well; otherwise nothing is left of it.
+def replacing(local: LocalPath | Place, *, mode: int) -> Iterator[NewFile]:
+    """A file that takes the place of ``local`` when the block ends well; otherwise nothing is left of it.
 
-    Its directory is made. A symbolic link stays, and what it leads to is replaced.
+    Of a path the directory is made; if it is a symbolic link that stays, and what it leads to is replaced.
 
     Args:
-        path: What it is to be.
+        local: What it is to be.
         mode: Its permission bits, from which the process's umask is taken.
 
     Raises:
         errors.LocalFileError: it cannot be written, or something other than a regular file is there.
     """
-    with translated(path):
-        target = os.path.realpath(path)
-        if os.path.lexists(target):
-            _check_regular(path, os.stat(target))
-        elif path.endswith(b"/"):
-            raise IsADirectoryError(errno.EISDIR, "the name of a file does not end with a slash", path)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
+    place = to_place(local)
+    with translated(place):
+        target = _prepare(place)
         descriptor, temporary = _create_beside(target, mode=mode)
         with contextlib.ExitStack() as undo:
-            undo.callback(os.unlink, temporary)
+            undo.callback(os.unlink, temporary, dir_fd=target.folder)
             try:
                 yield NewFile(descriptor)
             finally:
                 os.close(descriptor)
-            os.rename(temporary, target)
+            os.rename(temporary, target.name, src_dir_fd=target.folder, dst_dir_fd=target.folder)
             undo.pop_all()
+
+
+def _prepare(place: Place) -> Place:
+    """Where a file can be made that takes that place."""
+    target = place
+    if place.folder is None:
+        target = Place(os.path.realpath(place.name))
+    try:
+        _check_regular(place.shown, os.lstat(target.name, dir_fd=target.folder))
+    except FileNotFoundError:
+        if place.name.endswith(b"/"):
+            raise IsADirectoryError(errno.EISDIR, "the name of a file does not end with a slash", place.name) from None
+        if place.folder is None:
+            os.makedirs(os.path.dirname(target.name), exist_ok=True)
+    return target
 
 
 def measure(root: bytes, *, exclude: Sequence[bytes] = ()) -> int:
@@ -214,12 +277,12 @@ def measure(root: bytes, *, exclude: Sequence[bytes] = ()) -> int:
     return total
 
 
-def _create_beside(target: bytes, *, mode: int) -> tuple[int, bytes]:
+def _create_beside(target: Place, *, mode: int) -> tuple[int, bytes]:
     for _ in range(_ATTEMPTS):
-        name = os.path.join(os.path.dirname(target), _TEMPORARY_PREFIX + os.urandom(8).hex().encode("ascii"))
+        name = os.path.join(os.path.dirname(target.name), _TEMPORARY_PREFIX + os.urandom(8).hex().encode("ascii"))
         with contextlib.suppress(FileExistsError):
-            return os.open(name, _CREATE_FLAGS, mode & _PERMISSIONS), name
-    raise FileExistsError(errno.EEXIST, "no free temporary name", target)
+            return os.open(name, _CREATE_FLAGS, mode & _PERMISSIONS, dir_fd=target.folder), name
+    raise FileExistsError(errno.EEXIST, "no free temporary name", target.shown)
 
 
 def _stamp(status: os.stat_result) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from . import localfiles
 
 if TYPE_CHECKING:
     from ..agent.minimal import MinimalFiles
-    from .localfiles import LocalPath
+    from .localfiles import LocalPath, Place
 
 __all__ = ["Progress", "download", "relay_tree", "upload"]
 
@@ -31,7 +31,7 @@ Watch = Callable[[Progress], object]
 
 def upload(
     choose: Chooser,
-    local: LocalPath,
+    local: LocalPath | Place,
     remote: str,
     *,
     exclude: Sequence[str],
@@ -39,37 +39,40 @@ def upload(
     deadline: Deadline,
 ) -> Transfer:
     """See ``Files.upload``; ``choose`` gives what moves files with this agent."""
-    path = localfiles.to_bytes(local)
+    place = localfiles.to_place(local)
     encoded = check_patterns(exclude)
-    if localfiles.is_directory(path):
-        return _upload_tree(choose, path, remote, exclude=encoded, progress=progress, deadline=deadline)
-    file = localfiles.LocalFile(path)
-    source = Source(_watched(file.pieces, progress, total=file.size, path=to_text(path)), size=file.size)
+    if localfiles.is_directory(place):
+        return _upload_tree(choose, place, remote, exclude=encoded, progress=progress, deadline=deadline)
+    file = localfiles.LocalFile(place)
+    shown = to_text(place.shown)
+    source = Source(_watched(file.pieces, progress, total=file.size, path=shown), size=file.size)
     try:
         count = choose(wire.FEATURE_FILES).write(remote, source, mode=file.mode, deadline=deadline)
     except errors.NotAFileError as error:
         error.add_hint("A file goes to exactly the path that is given: end it with the file's name, not its directory.")
         raise
-    skipped = (Skipped(to_text(path), trees.CHANGED),) if file.has_changed else ()
+    skipped = (Skipped(shown, trees.CHANGED),) if file.has_changed else ()
     return Transfer(files=1, bytes=count, skipped=skipped)
 
 
 def _upload_tree(
     choose: Chooser,
-    path: bytes,
+    place: Place,
     remote: str,
     *,
     exclude: Sequence[bytes],
     progress: Watch | None,
     deadline: Deadline,
 ) -> Transfer:
-    total = None if progress is None else localfiles.measure(path, exclude=exclude)
+    total = None if progress is None or place.folder is not None else localfiles.measure(place.name, exclude=exclude)
 
     def pieces() -> Iterator[bytes]:
         watch = _TreeWatch(progress, total=total)
         with (
-            localfiles.translated(path),
-            contextlib.closing(trees.pack(path, exclude=exclude, on_member=watch.begin)) as packing,
+            localfiles.translated(place),
+            contextlib.closing(
+                trees.pack(place.name, dir_fd=place.folder, exclude=exclude, on_member=watch.begin)
+            ) as packing,
         ):
             yield from watch.passing(packing)
 
@@ -79,29 +82,29 @@ def _upload_tree(
 def download(
     choose: Chooser,
     remote: str,
-    local: LocalPath,
+    local: LocalPath | Place,
     *,
     exclude: Sequence[str],
     progress: Watch | None,
     deadline: Deadline,
 ) -> Transfer:
     """See ``Files.download``; ``choose`` gives what moves files with this agent."""
-    path = localfiles.to_bytes(local)
+    place = localfiles.to_place(local)
     check_patterns(exclude)
     try:
-        return _download_file(choose, remote, path, progress=progress, deadline=deadline)
+        return _download_file(choose, remote, place, progress=progress, deadline=deadline)
     except errors.NotAFileError:
         if not choose(wire.FEATURE_FS).stat(remote, deadline=deadline).is_directory:
             raise
-    return _download_tree(choose, remote, path, exclude=exclude, progress=progress, deadline=deadline)
+    return _download_tree(choose, remote, place, exclude=exclude, progress=progress, deadline=deadline)
 
 
 def _download_file(
-    choose: Chooser, remote: str, path: bytes, *, progress: Watch | None, deadline: Deadline
+    choose: Chooser, remote: str, place: Place, *, progress: Watch | None, deadline: Deadline
 ) -> Transfer:
     with (
         choose(wire.FEATURE_FILES).open(remote, deadline=deadline) as reading,
-        localfiles.replacing(path, mode=reading.mode) as file,
+        localfiles.replacing(place, mode=reading.mode) as file,
     ):
         for piece in _watched(reading.pieces, progress, total=reading.expected, path=remote)():
             file.write(piece)
@@ -124,7 +127,7 @@ def _verify(choose: Chooser, remote: str, digest: str, *, deadline: Deadline) ->
 def _download_tree(
     choose: Chooser,
     remote: str,
-    path: bytes,
+    place: Place,
     *,
     exclude: Sequence[str],
     progress: Watch | None,
@@ -132,8 +135,10 @@ def _download_tree(
 ) -> Transfer:
     def take(pieces: Iterator[bytes]) -> Transfer:
         watch = _TreeWatch(progress, total=None)
-        with localfiles.translated(path), _unpacking(remote):
-            return _to_transfer(trees.unpack(watch.passing(pieces), path, on_member=watch.begin))
+        with localfiles.translated(place), _unpacking(remote):
+            return _to_transfer(
+                trees.unpack(watch.passing(pieces), place.name, dir_fd=place.folder, on_member=watch.begin)
+            )
 
     return choose(wire.FEATURE_TREE).read_tree(remote, take, exclude=exclude, deadline=deadline)
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import socket
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from vmnest import errors
 from vmnest.agent.sources import PIECE_BYTES
 from vmnest.sandbox import localfiles
-from vmnest.sandbox.localfiles import LocalFile, replacing
+from vmnest.sandbox.localfiles import LocalFile, Place, replacing
 
 
 def path_of(path: Path) -> bytes:
@@ -239,3 +240,68 @@ def test_a_tree_is_measured_without_links_and_what_is_excluded(tmp_path: Path) -
 
 def test_what_cannot_be_seen_counts_nothing(tmp_path: Path) -> None:
     assert localfiles.measure(path_of(tmp_path / "absent")) == 0
+
+
+# -- names in open directories -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[int]:
+    """A directory that is open and was moved away; in its place is a link to another one, which has all names."""
+    (tmp_path / "was").mkdir()
+    (tmp_path / "outside").mkdir()
+    for name in ("f", "new", "link"):
+        (tmp_path / "outside" / name).write_bytes(b"secret")
+    descriptor = os.open(tmp_path / "was", os.O_RDONLY)
+    (tmp_path / "was").rename(tmp_path / "is")
+    (tmp_path / "was").symlink_to("outside")
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_a_name_in_an_open_directory_leads_nowhere_else(opened: int, tmp_path: Path) -> None:
+    folder = tmp_path / "is"
+    (folder / "f").write_bytes(b"mine")
+    assert b"".join(LocalFile(Place(b"f", folder=opened, shown=b"/was/f")).pieces()) == b"mine"
+    with replacing(Place(b"f", folder=opened), mode=0o644) as file:
+        file.write(b"next")
+    with replacing(Place(b"new", folder=opened), mode=0o600) as file:
+        file.write(b"new")
+    assert {each.name: each.read_bytes() for each in folder.iterdir()} == {"f": b"next", "new": b"new"}
+    assert (folder / "new").stat().st_mode & 0o777 == 0o600
+    assert localfiles.is_directory(Place(b".", folder=opened))
+    assert {each.read_bytes() for each in (tmp_path / "outside").iterdir()} == {b"secret"}
+
+
+def test_a_name_in_an_open_directory_is_never_followed(opened: int, tmp_path: Path) -> None:
+    (tmp_path / "is" / "link").symlink_to(tmp_path / "outside" / "f")
+    (tmp_path / "is" / "folder").symlink_to(tmp_path / "outside")
+    place = Place(b"link", folder=opened, shown=b"/was/link")
+    with pytest.raises(errors.LocalFileError, match="/was/link on this machine is no regular file"):
+        LocalFile(place)
+    with pytest.raises(errors.LocalFileError, match="no regular file"), replacing(place, mode=0o644):
+        pass
+    assert not localfiles.is_directory(Place(b"folder", folder=opened))
+
+
+def test_a_file_that_is_swapped_for_a_link_is_not_followed(opened: int, tmp_path: Path) -> None:
+    (tmp_path / "is" / "f").write_bytes(b"mine")
+    file = LocalFile(Place(b"f", folder=opened, shown=b"/was/f"))
+    (tmp_path / "is" / "f").unlink()
+    (tmp_path / "is" / "f").symlink_to(tmp_path / "outside" / "f")
+    with pytest.raises(errors.LocalFileError, match="/was/f "):
+        list(file.pieces())
+
+
+def test_a_link_that_comes_in_between_is_replaced_not_followed(opened: int, tmp_path: Path) -> None:
+    with replacing(Place(b"new", folder=opened), mode=0o644) as file:
+        (tmp_path / "is" / "new").symlink_to(tmp_path / "outside" / "new")
+        file.write(b"mine")
+    assert (tmp_path / "is" / "new").read_bytes() == b"mine"
+    assert not (tmp_path / "is" / "new").is_symlink()
+    assert (tmp_path / "outside" / "new").read_bytes() == b"secret"
+
+
+def test_an_error_about_a_name_in_an_open_directory_tells_the_path(opened: int) -> None:
+    with pytest.raises(errors.LocalFileNotFoundError, match=r": /was/absent \(on"):
+        LocalFile(Place(b"absent", folder=opened, shown=b"/was/absent"))

@@ -20,6 +20,7 @@ from vmnest import errors
 from vmnest.agent.client import AgentClient
 from vmnest.agent.entries import Skipped, Transfer
 from vmnest.sandbox.files import Files
+from vmnest.sandbox.localfiles import Place
 from vmnest.sandbox.transfer import Progress
 
 DATA = random.Random(5).randbytes(1_000_000)
@@ -477,3 +478,22 @@ def test_what_no_tree_should_be_is_the_fault_of_the_sandbox_that_sent_it(
     ):
         files_of(client).send_tree("origin", files_of(base_client), f"{there}/copy")
     assert not any(path.name == "x" for path in there.parent.rglob("*"))
+
+
+def test_trees_go_both_ways_between_open_directories(files: Files, here: Path, there: Path) -> None:
+    (here / "in" / "sub").mkdir(parents=True)
+    (here / "in" / "sub" / "f").write_bytes(b"x")
+    (here / "link").symlink_to(there)
+    folder = os.open(here, os.O_RDONLY)
+    try:
+        watch = Watch()
+        told = files.upload(Place(b"in", folder=folder), f"{there}/tree", progress=watch)
+        assert (told.files, told.directories) == (1, 2)
+        watch.check(total=None, moved=1)
+        assert files.download(f"{there}/tree", Place(b"out", folder=folder)).files == 1
+        assert (here / "out" / "sub" / "f").read_bytes() == b"x"
+        with pytest.raises(errors.LocalFileError, match="/shown "):
+            files.download(f"{there}/tree", Place(b"link", folder=folder, shown=b"/shown"))
+    finally:
+        os.close(folder)
+    assert os.listdir(there) == ["tree"]
