@@ -285,6 +285,7 @@ _OBSTACLES: tuple[tuple[type[errors.VmnestError], str], ...] = (
     (errors.TransportError, "the service cannot be reached"),
     (errors.SignatureRefusedError, "AWS refuses the credentials"),
     (errors.AnswerInvalidError, "something else than the service answers"),
+    (errors.SettingError, "the settings of proxy or certificates cannot be used"),
 )
 
 

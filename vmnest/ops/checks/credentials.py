@@ -67,7 +67,7 @@ def identity(context: Context) -> list[Check]:
     found = access.caller(context)
     if isinstance(found, errors.DependencyMissingError):
         return [access.skipped("aws.identity", title=_WHO, reason="there is no botocore")]
-    if isinstance(found, errors.TransportError) and not access.is_reachable(context):
+    if isinstance(found, (errors.TransportError, errors.SettingError)) and not access.is_reachable(context):
         return [access.skipped("aws.identity", title=_WHO, reason="AWS cannot be reached")]
     if isinstance(found, errors.VmnestError):
         # Only AWS's own word condemns keys. That it cannot be asked may be a matter of the network, which others check.

@@ -112,6 +112,8 @@ def endpoint(context: Context) -> list[Check]:
     url, reached = found
     if isinstance(reached, errors.ProxyError):
         return [access.skipped(name, title=title, reason="the way through the proxy fails")]
+    if isinstance(reached, errors.SettingError):
+        return [access.skipped(name, title=title, reason="the settings of proxy or certificates cannot be used")]
     own = overrides.get(access.MICROVMS)
     text = url if own is None else f"{url} ({own['source']})"
     others = [f"{service} to {each['url']} ({each['source']})" for service, each in overrides.items() if each != own]
@@ -138,7 +140,7 @@ def _judge(
 ) -> Iterator[Finding]:
     if isinstance(reached, errors.VmnestError):
         remedy = reached.hint
-        if source is not None:
+        if source is not None and not isinstance(reached, errors.TlsError):
             remedy = f"Let {source} name an endpoint that answers, or unset it."
         yield Finding(check.FAILED, f"{text}: {reached.message}", remedy=remedy)
         return

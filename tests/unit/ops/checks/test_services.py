@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,24 @@ import pytest
 from tests.support.authority import Authority
 from tests.support.checks import by_id, make_context
 from tests.support.cloud import LocalCloud
-from tests.support.peers import Answer, Silence
+from tests.support.peers import Answer, Silence, serving
 from tests.support.scripted_aws import REGION, ScriptedAws, denied, refusal
 from vmnest import errors
 from vmnest.aws import model
-from vmnest.ops.checks import FAILED, OK, SKIPPED, UNKNOWN, WARNING, Check, access, services
+from vmnest.ops.checks import (
+    FAILED,
+    OK,
+    SKIPPED,
+    UNKNOWN,
+    WARNING,
+    Check,
+    access,
+    choices,
+    credentials,
+    permissions,
+    quotas,
+    services,
+)
 
 NO_REASON = refusal(403, "AccessDeniedException", None)
 PAGE = Answer(200, b"<html><title>Log in</title></html>", [("Content-Type", "text/html")])
@@ -229,6 +244,28 @@ def test_a_bundle_that_cannot_be_read_is_named(scripted_aws: ScriptedAws, tmp_pa
     assert changed(scripted_aws, AWS_CONFIG_FILE=str(tmp_path / "config"))["aws.trust"].verdict == FAILED
     (tmp_path / "config").write_text("[default\n")
     assert changed(scripted_aws, AWS_CONFIG_FILE=str(tmp_path / "config"))["aws.trust"].verdict == SKIPPED
+
+
+@pytest.fixture
+def encrypted(scripted_aws: ScriptedAws, authority: Authority) -> Iterator[ScriptedAws]:
+    """The account behind TLS, with a certificate of an authority that nobody else knows."""
+    with serving(tls=authority.context("127.0.0.1")) as peer:
+        peer.script = scripted_aws.peer.script
+        yield replace(scripted_aws, peer=peer)
+
+
+def test_a_certificate_that_nobody_trusts_is_told_with_its_remedy(encrypted: ScriptedAws) -> None:
+    found = look({**encrypted.environ, "SSL_CERT_FILE": ""})["aws.endpoint"]
+    assert found.verdict == FAILED
+    assert "AWS_CA_BUNDLE" in str(found.remedy)
+
+
+def test_a_bundle_that_cannot_be_read_is_told_once(encrypted: ScriptedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", "/nonexistent.pem")  # of the process, as calls go by it
+    context = make_context({**encrypted.environ, "AWS_CA_BUNDLE": "/nonexistent.pem"})
+    modules = (services, credentials, choices, permissions, quotas)
+    found = by_id(each for module in modules for probe in module.PROBES for each in probe(context))
+    assert [name for name, each in found.items() if each.verdict not in (OK, SKIPPED)] == ["aws.trust"]
 
 
 def test_the_bundle_in_use_is_shown(scripted_aws: ScriptedAws, authority: Authority) -> None:
