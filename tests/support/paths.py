@@ -9,6 +9,9 @@ TOOLS = ROOT / ".tools"
 UPSTREAM_PYTHON = TOOLS / "upstream" / "bin" / "python"
 AWS_CLI = TOOLS / "awscli" / "bin" / "aws"
 MINISTACK_PYTHON = TOOLS / "ministack" / "bin" / "python"
+MCP2_PYTHON = TOOLS / "mcp2" / "bin" / "python"  # the MCP SDK that knows both eras
+MCP1_PYTHON = TOOLS / "mcp1" / "bin" / "python"  # the one that knows the older only
+MCP_MODULES = TOOLS / "mcp" / "node_modules"  # inspector, conformance suite and client for node
 
 
 def find_python(version: str) -> str | None:
