@@ -25,7 +25,7 @@ from vmnest import IdlePolicy, Sandbox, errors, registry
 
 WAIT_SECONDS = 30.0
 IDLE_SECONDS = 60  # the shortest that the service takes: who waits for it begins first, and is looked at last
-DAY = "2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z"
+DAY = "2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9:]+[+]00:00"
 
 
 @pytest.fixture(scope="module")
