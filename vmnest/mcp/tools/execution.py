@@ -71,6 +71,18 @@ def sandbox_run(
         wait_timeout=attendance.MOST_SECONDS,
     )
     line = _command([command], is_line=True, cwd=cwd, env=env, timeout=timeout, limit=limit)
+    return _run_alone(line, demand, call=call, limit=limit, local=local, region=region)
+
+
+def _run_alone(
+    line: commands.Command,
+    demand: creation.Demand,
+    *,
+    call: Call,
+    limit: int,
+    local: bool | None,
+    region: str | None,
+) -> dict[str, object]:
     name = f"run-{os.urandom(4).hex()}"
     with Pulse(call, "starting a sandbox"):
         creation.start(name, demand, local=local, region=region)
