@@ -94,16 +94,21 @@ def start(shell: str, *arguments: str, script: str, environ: Mapping[str, str], 
     return terminal
 
 
-@pytest.fixture(params=["bash", "bash-completion", "zsh"])
+SCRIPTS = {
+    "bash": BASH,
+    "bash-completion": f". /usr/share/bash-completion/bash_completion\n{BASH}",
+    "bash with other habits": f"set -u; shopt -s nullglob; IFS=:; COMP_WORDBREAKS=' '\n{BASH}",
+    "zsh": ZSH,
+}
+
+
+@pytest.fixture(params=SCRIPTS)
 def terminal(request: pytest.FixtureRequest, environ: Mapping[str, str], home: Path) -> Iterator[Terminal]:
-    if request.param == "zsh":
-        started = start("zsh", "-f", "-i", script=ZSH, environ=environ, home=home)
-    else:
-        package = Path("/usr/share/bash-completion/bash_completion")
-        if request.param == "bash-completion" and not package.exists():
-            pytest.skip("needs bash-completion")
-        script = BASH if request.param == "bash" else f". {package}\n{BASH}"
-        started = start("bash", "--norc", "--noprofile", "-i", script=script, environ=environ, home=home)
+    script = SCRIPTS[request.param]
+    if request.param == "bash-completion" and not Path(script.split()[1]).exists():
+        pytest.skip("needs bash-completion")
+    program = ["zsh", "-f", "-i"] if request.param == "zsh" else ["bash", "--norc", "--noprofile", "-i"]
+    started = start(*program, script=script, environ=environ, home=home)
     with started as shell:
         yield shell
 

@@ -46,7 +46,7 @@ class Offer:
 
 def run(arguments: Sequence[str]) -> int:
     """Answer a shell."""
-    shell, *typed = arguments
+    shell, *typed = arguments if len(arguments) > 1 else ("", "")
     answer = _for_bash(typed) if shell == "bash" else _with_descriptions(offer(typed[:-1], current=typed[-1]))
     # UTF-8 as it was read, whatever the locale is: a candidate that is written otherwise names nothing.
     terminal.write_bytes(terminal.STDOUT, answer.encode("utf-8", "surrogateescape"))

@@ -40,12 +40,13 @@ _ONE_OF = f"One of: {', '.join(completing.SHELLS)}"
 
 # A program that was typed with its path is asked itself: it may be in no PATH. ``verbs.COMPLETE`` is how.
 #
-# Readline takes words apart at "=" and ":" too, but not in COMP_LINE; what it replaces is $2. COMP_WORDS has the
-# quoting still on.
+# Readline takes words apart at "=" and ":" too (unless COMP_WORDBREAKS says otherwise), but not in COMP_LINE; what it
+# replaces is $2. COMP_WORDS has the quoting still on. Files are left to readline, which knows what else may stand in
+# their names, unless there is something beside them.
 _BASH = r"""# Completion of vmnest for bash.
 
 _vmnest() {
-    local line=${COMP_LINE:0:COMP_POINT} program=vmnest word rest i
+    local line=${COMP_LINE:0:COMP_POINT} program=vmnest word rest path i
     local here=() answer=()
     for ((i = 0; i <= COMP_CWORD; i++)); do
         word=${COMP_WORDS[i]}
@@ -68,11 +69,13 @@ _vmnest() {
     COMPREPLY=("${answer[@]:1}")
     case ${answer[0]-} in
         files)
-            if ((${#COMPREPLY[@]})); then
+            path=$2
+            [[ $current == --*=* && $2 == *"${current#*=}" ]] && path=${current#*=}
+            if [[ $path != "$2" ]] || ((${#COMPREPLY[@]})); then
                 while IFS= read -r line; do
                     [[ -d $line ]] && rest=/ || rest=
-                    COMPREPLY+=("$(printf %q "$line")$rest")
-                done < <(compgen -f -- "$2")
+                    COMPREPLY+=("${2%"$path"}$(printf %q "$line")$rest")
+                done < <(compgen -f -- "$path")
             else
                 compopt -o default -o bashdefault
             fi

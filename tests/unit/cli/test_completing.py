@@ -304,6 +304,14 @@ def test_descriptions_stand_behind_a_tab(recorded: Path, capfdbinary: pytest.Cap
     assert capfdbinary.readouterr().out.splitlines()[:2] == [b"nothing", b"demo\ton this machine"]
 
 
+@pytest.mark.parametrize("line", [[], ["bash"], ["bash", ""], ["csh", ""], ["", ""]], ids=" ".join)
+def test_whatever_a_shell_asks_is_answered(line: list[str], capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert main.main([verbs.COMPLETE, *line]) == 0
+    captured = capfdbinary.readouterr()
+    assert captured.out.startswith(b"nothing\ncreate")
+    assert captured.err == b""
+
+
 def test_the_word_for_it_is_in_no_help() -> None:
     assert verbs.COMPLETE not in manual.help_text()
     assert words.Parser("x", summary="X").is_known(verbs.COMPLETE) is False
