@@ -128,10 +128,16 @@ class _Line:
 _SEE_HELP = "vmnest --help lists the commands; options of a command come after it."
 
 
+# What people type for what are options here.
+_OPTION_MEANT = {"help": "--help", "commands": "--help", "man": "--man", "manual": "--man", "tree": "--tree"}
+
+
 def _closest(found: list[str]) -> str:
     """A question for the verb that was likely meant, or nothing."""
     from difflib import get_close_matches
 
+    if found[0] in _OPTION_MEANT:
+        return f"Did you mean vmnest {_OPTION_MEANT[found[0]]}? Of one command: vmnest COMMAND --help"
     # By the last word alone: "local" in common would make every verb of the group look alike.
     among = {verb.words[-1]: verb.title for verb in verbs.VERBS if verb.words[:-1] == tuple(found[:-1])}
     close = get_close_matches(found[-1], [*among, *(verbs.GROUPS if len(found) == 1 else ())], n=1)

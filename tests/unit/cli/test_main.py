@@ -53,6 +53,10 @@ def test_every_verb_has_help_wherever_it_is_asked_for(verb: verbs.Verb, capfd: p
         (["log", "x"], "Did you mean vmnest logs?"),
         (["top", "x"], "Did you mean vmnest metrics NAME --watch?"),
         (["xyzzy"], "vmnest --help lists the commands"),
+        (["help"], "Did you mean vmnest --help?"),
+        (["help", "ls"], "Of one command: vmnest COMMAND --help"),
+        (["man"], "Did you mean vmnest --man?"),
+        (["tree"], "Did you mean vmnest --tree?"),
     ],
 )
 def test_a_misspelt_command_is_told_the_closest(line: list[str], hint: str, capfd: pytest.CaptureFixture[str]) -> None:
