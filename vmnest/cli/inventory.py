@@ -25,7 +25,9 @@ class _Options(words.Options):
 
 
 _NOTES = (
-    f"States: {', '.join(views.STATES)}; the last three are no words of the service.\n"
+    f"States: {', '.join(names.STATES)}; and, no words of the service,\n"
+    f"{views.LAUNCHING} (it is being started, or that was cut off), {views.GONE} (the service does not know it)\n"
+    f"and {names.UNKNOWN} (the service could not be asked).\n"
     "IDLE/EXPIRES: after how long without a request it is suspended, and in how long it ends. In a narrow window\n"
     "columns are left out, and long values cut; never in a pipe."
 )
