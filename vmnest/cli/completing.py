@@ -234,7 +234,7 @@ def _for_bash(typed: Sequence[str]) -> str:
     *before, (current, quote) = map(_unquote, typed)
     offered = offer([word for word, _ in before], current=current)
     fitting = (_quote(word, quote) for word, _ in offered.candidates if word.startswith(current))
-    return f"{offered.adds}\n{''.join(f'{word}' + chr(10) for word in fitting if word)}"
+    return "".join(f"{line}\n" for line in (offered.adds, *filter(None, fitting)))
 
 
 def _unquote(raw: str) -> tuple[str, str]:
