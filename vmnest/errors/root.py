@@ -86,6 +86,12 @@ class SettingError(UsageError):
     code = "bad_setting"
 
 
+class ConfirmationError(UsageError):
+    """What was asked for cannot be undone, and the caller has not said that it is meant."""
+
+    code = "confirm_required"
+
+
 class DependencyMissingError(VmnestError):
     """A run-time dependency is absent or too old; the message names what to install."""
 
@@ -168,6 +174,12 @@ class LocalFileNotFoundError(LocalFileError, NotFoundError):
 
     code = "local_file_not_found"
     exit_status = EXIT_NOT_FOUND
+
+
+class HostPathRefusedError(VmnestError):
+    """The MCP server may not use this path of the machine that it runs on."""
+
+    code = "policy_denied"
 
 
 class InputError(VmnestError):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from ..control.images import Draft, Images, ImageVersion
-    from ..guest_image import Package
+    from ..guest_image import Package, Source
     from ..target import Target
 
     class Front(Protocol):
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
             """The build has got so far."""
 
 
-__all__ = ["Wish", "build_image", "read_build_log"]
+__all__ = ["Wish", "build_image", "find_source", "read_build_log"]
 
 BUILD_SECONDS = 3600.0  # most take two to six minutes
 ASK_SECONDS = 60.0
@@ -80,6 +80,23 @@ def build_image(
         "state": state,
         **described,
     }
+
+
+def find_source(
+    *, directory: str | None = None, wish: Wish | None = None, local: bool | None = None, region: str | None = None
+) -> Source:
+    """The directory that ``build_image`` would make the image of, for whoever has a say in that.
+
+    Args:
+        directory: The directory; by default ./guest, or else the guest that comes with vmnest.
+        wish: What it shall be.
+        local: True: on this machine; False: on AWS; by default what AGENT_SANDBOX_TARGET says, else AWS.
+        region: AWS region.
+    """
+    from .. import guest_image
+
+    intent = image_wishes.resolve(wish or Wish(), local=local, region=region, environ=settings.environment())
+    return guest_image.find(intent.directory(directory))
 
 
 def read_build_log(

@@ -26,6 +26,7 @@ WAIT_SECONDS = 20.0
 # What one answer may hold; more of it is had by its cursor.
 MOST_EVENTS = 50_000
 MOST_BYTES = 32 << 20
+_EVENT_BYTES = 80  # of an event in JSON, beside its message and the name of its stream
 
 
 def sandbox_logs(
@@ -90,6 +91,8 @@ def await_logs(
     grep: str | None = None,
     local: bool | None = None,
     region: str | None = None,
+    most_bytes: int | None = None,
+    timeout: float = ASK_SECONDS,
 ) -> dict[str, object]:
     """Read what a sandbox has logged since the answer that had the cursor; wait for it if there is nothing yet.
 
@@ -105,19 +108,21 @@ def await_logs(
         grep: Only events in whose message this regular expression is found.
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
+        most_bytes: About how much the answer may hold; ``more`` says that there is more.
+        timeout: Seconds that asking once may take.
     """
     from ..sandbox.logbook import Want
 
     patience = Deadline(wait)
     want = Want(since=since, tail=tail, grep=grep, cursor=cursor)
-    book = log_sources.find(name, local=local, region=region, deadline=Deadline(ASK_SECONDS))
+    book = log_sources.find(name, local=local, region=region, deadline=Deadline(timeout))
     log, mark = book.open(log_group), want.mark()
     settling = Deadline(book.settle_seconds)
     for pause in backoff(first=book.pace.first_seconds, last=book.pace.last_seconds):
-        has_ended, deadline = book.has_ended(), Deadline(ASK_SECONDS)
+        has_ended, deadline = book.has_ended(), Deadline(timeout)
         if not log.selection.streams:
             log.find(is_thorough=has_ended, deadline=deadline)
-        events, has_more = _collect(log, mark, want, deadline=deadline)
+        events, has_more = _collect(log, mark, want, most_bytes=most_bytes, deadline=deadline)
         is_complete = has_ended and settling.expired and not events and not has_more
         if events or has_more or is_complete or patience.expired:
             break
@@ -187,16 +192,19 @@ def _describe(name: str, book: Logbook, log: MicrovmLog) -> dict[str, object]:
     }
 
 
-def _collect(log: MicrovmLog, mark: Mark, want: Want, *, deadline: Deadline) -> tuple[list[dict[str, object]], bool]:
+def _collect(
+    log: MicrovmLog, mark: Mark, want: Want, *, deadline: Deadline, most_bytes: int | None = None
+) -> tuple[list[dict[str, object]], bool]:
     """As many events as an answer may hold, and whether there are more. Those of one moment are not torn apart."""
     collected: list[dict[str, object]] = []
+    most = MOST_BYTES if most_bytes is None else most_bytes
     size, last_ms = 0, -1
     for event in log.read(mark, tail=want.tail, matches=want.matches, deadline=deadline):
-        is_full = want.tail is None and (len(collected) >= MOST_EVENTS or size >= MOST_BYTES)
+        is_full = want.tail is None and (len(collected) >= MOST_EVENTS or size >= most)
         if is_full and event.time_ms != last_ms:
             mark.give_back(event)
             return collected, True
-        size, last_ms = size + len(event.message), event.time_ms
+        size, last_ms = size + len(event.message) + len(event.stream) + _EVENT_BYTES, event.time_ms
         collected.append(_to_json(event))
     mark.rise()
     return collected, False

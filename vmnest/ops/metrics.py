@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import errors, registry, settings
-from ..deadline import SYSTEM_CLOCK, check_seconds
+from ..deadline import SYSTEM_CLOCK, Deadline, check_seconds
 from ..wire import names
 from . import crowd, gauges, moments, sandboxes, views
 
@@ -59,8 +59,13 @@ def sandbox_metrics_stream(
     interval_ms: int = 60_000,
     local: bool | None = None,
     region: str | None = None,
+    patience: float | None = None,
+    on_sample: Callable[[int], object] = lambda count: None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> dict[str, object]:
     """Collect some samples of what a sandbox uses, and tell them together. That it is asked keeps it awake.
+
+    ``remaining`` says how many are still to be taken, from ``continue_after_ms`` on, by whoever asks again.
 
     Args:
         name: The sandbox.
@@ -68,16 +73,24 @@ def sandbox_metrics_stream(
         interval_ms: Milliseconds from one to the next, at least 100.
         local: True: only look for it on this machine.
         region: AWS region to ask, instead of the recorded one.
+        patience: Take no sample that could not be there within so many seconds; the first one in any case.
+        on_sample: Told how many are there.
+        clock: The time.
     """
     if isinstance(samples, bool) or not isinstance(samples, int) or not 1 <= samples <= MOST_SAMPLES:
         raise errors.UsageError(f"samples must be a number from 1 to {MOST_SAMPLES}: {samples!r}")
     interval = check_seconds(interval_ms, name="interval_ms") / 1000
+    deadline = Deadline(patience, clock=clock)
     taken: list[dict[str, object]] = []
-    for sample in watch_sandbox(name=name, interval=interval, local=local, region=region):
+    remaining = samples
+    for sample in watch_sandbox(name=name, interval=interval, local=local, region=region, clock=clock):
         taken.append({"sample": len(taken), "at": sample["time"], **sample})
-        if len(taken) == samples:
+        remaining = 0 if sample["state"] in ENDED_STATES else samples - len(taken)
+        on_sample(len(taken))
+        if not remaining or deadline.clamp(interval + SAMPLE_SECONDS) < interval + SAMPLE_SECONDS:
             break
-    return {"name": name, "samples": taken}
+    later = interval_ms if remaining else None
+    return {"name": name, "samples": taken, "remaining": remaining, "continue_after_ms": later}
 
 
 def watch_sandbox(

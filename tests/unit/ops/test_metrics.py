@@ -180,7 +180,7 @@ def test_an_interval_in_which_nothing_can_be_measured_is_refused_at_once(
 def test_a_series_has_so_many_samples_with_their_numbers(measured: OpenMeasured) -> None:
     measured(TOLD)
     data: Any = metrics.sandbox_metrics_stream(name=NAME, samples=2, interval_ms=100)
-    assert data["name"] == NAME
+    assert (data["name"], data["remaining"], data["continue_after_ms"]) == (NAME, 0, None)
     assert [each["sample"] for each in data["samples"]] == [0, 1]
     for each in data["samples"]:
         assert each["at"] == each["time"]
@@ -191,6 +191,19 @@ def test_a_series_ends_with_its_sandbox(measured: OpenMeasured) -> None:
     measured(TOLD).control.state = "TERMINATED"
     data: Any = metrics.sandbox_metrics_stream(name=NAME, samples=60, interval_ms=10**6)
     assert [each["state"] for each in data["samples"]] == ["TERMINATED"]
+    assert data["remaining"] == 0
+
+
+def test_a_series_that_would_take_too_long_says_how_it_goes_on(measured: OpenMeasured) -> None:
+    measured(TOLD)
+    clock, told = FakeClock(), []
+    series = {"name": NAME, "interval_ms": 10_000, "patience": 45, "on_sample": told.append, "clock": clock}
+    data: Any = metrics.sandbox_metrics_stream(samples=6, **series)  # type: ignore[arg-type]
+    assert (len(data["samples"]), data["remaining"], data["continue_after_ms"]) == (5, 1, 10_000)
+    assert told == [1, 2, 3, 4, 5]
+    assert clock.sleeps == [10, 10, 10, 10]
+    data = metrics.sandbox_metrics_stream(name=NAME, interval_ms=60_000, patience=45)
+    assert (len(data["samples"]), data["remaining"]) == (1, 4)
 
 
 @pytest.mark.parametrize(

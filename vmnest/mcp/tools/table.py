@@ -9,7 +9,10 @@ from . import tool
 __all__ = ["MODULES", "load"]
 
 # Each has a tuple ``TOOLS``. They are loaded when a client asks for the tools: the handshake has to be quick.
-MODULES = ("lifecycle", "execution", "sessions", "files", "forwarding")
+MODULES = (
+    *("runtime", "infra", "lifecycle", "execution", "sessions", "files"),
+    *("logs", "metrics", "images", "forwarding"),
+)
 
 
 def load() -> dict[str, tool.Tool]:

@@ -1,0 +1,149 @@
+"""Work that takes longer than a host waits for a call: it goes on here, and a later call asks what became of it.
+
+A work is known by an id that nobody can guess, for as long as this server runs. What is over is kept until others have
+come after it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from ... import errors
+from . import attendance
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..calls import Call
+
+__all__ = ["Work", "Works"]
+
+LOOK_SECONDS = 0.5
+MOST_RUNNING = 4
+MOST_KEPT = 32
+
+
+class Work:
+    """One of them. Thread-safe.
+
+    Args:
+        do: Does it; is given the work, to tell how far it is.
+
+    Attributes:
+        id: What it is known by.
+        notes: What its user should know.
+    """
+
+    def __init__(self, do: Callable[[Work], dict[str, object]]) -> None:
+        self.id = os.urandom(16).hex()
+        self.notes: list[str] = []
+        self._do = do
+        self._told = ""
+        self._is_unwanted = False
+        self._over = threading.Event()
+        self._data: dict[str, object] = {}
+        self._failure: BaseException | None = None
+        self._began = time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended, well or not."""
+        return self._over.is_set()
+
+    def start(self) -> None:
+        """Begin, on a thread of its own."""
+        threading.Thread(target=self._run, name="vmnest-mcp-work", daemon=True).start()
+
+    def tell(self, text: str) -> None:
+        """Keep how far it is. Raises CancelledError, on the work's own thread, once nobody wants it any more."""
+        from ..calls import CancelledError
+
+        if self._is_unwanted:
+            raise CancelledError
+        self._told = text
+
+    def attend(self, call: Call) -> dict[str, object]:
+        """Wait for its end, as long as a call may; its data, or how far it is.
+
+        If the call is cancelled, the work stops where it tells the next time.
+
+        Raises:
+            errors.VmnestError: it has failed.
+        """
+        until = time.monotonic() + attendance.MOST_SECONDS
+        call.on_cancel(self._drop)
+        while not self._over.wait(max(0.0, min(LOOK_SECONDS, until - time.monotonic()))):
+            call.check()
+            if time.monotonic() >= until:
+                break
+            call.progress(round(time.monotonic() - self._began, 1), message=self._told or None)
+        call.check()
+        if not self.is_over:
+            seconds = round(time.monotonic() - self._began, 1)
+            return {"running": True, "id": self.id, "progress": self._told, "seconds": seconds, "notes": self.notes}
+        if self._failure is not None:
+            raise self._failure
+        return {**self._data, "running": False, "notes": self.notes}
+
+    def _drop(self) -> None:
+        self._is_unwanted = True
+
+    def _run(self) -> None:
+        try:
+            self._data = self._do(self)
+        except BaseException as error:  # whoever asks is told
+            self._failure = error
+        finally:
+            self._over.set()
+
+
+class Works:
+    """Those of one kind. Thread-safe.
+
+    Args:
+        what: How one is called: ``build``.
+        hint: What to do if one is not known any more.
+    """
+
+    def __init__(self, what: str, *, hint: str) -> None:
+        self._what = what
+        self._hint = hint
+        self._lock = threading.Lock()
+        self._works: dict[str, Work] = {}
+
+    def start(self, do: Callable[[Work], dict[str, object]]) -> Work:
+        """Begin one.
+
+        Raises:
+            errors.UsageError: too many are running.
+        """
+        work = Work(do)
+        with self._lock:
+            running = [each.id for each in self._works.values() if not each.is_over]
+            if len(running) >= MOST_RUNNING:
+                raise errors.UsageError(
+                    f"{len(running)} {self._what}s are running", hint=f"Ask for the end of one first: id={running[0]}."
+                )
+            over = [each.id for each in self._works.values() if each.is_over]
+            for identity in over[: max(0, len(self._works) + 1 - MOST_KEPT)]:
+                del self._works[identity]
+            self._works[work.id] = work
+        work.start()
+        return work
+
+    def find(self, identity: str) -> Work:
+        """The one of that id.
+
+        Raises:
+            errors.NotFoundError: there is none.
+        """
+        with self._lock:
+            found = self._works.get(identity)
+        if found is None:
+            raise errors.NotFoundError(
+                f"this server has no {self._what} {errors.quote(identity, limit=60)}", hint=self._hint
+            )
+        return found
