@@ -113,6 +113,8 @@ OTHER_WORDS = {
     **dict.fromkeys(("suspend", "pause", "freeze"), "stop"),
     **dict.fromkeys(("resume", "unpause", "thaw"), "start"),
     **dict.fromkeys(("remove", "delete", "destroy", "terminate"), "rm"),
+    **dict.fromkeys(("clean", "cleanup", "gc"), "prune"),
+    **dict.fromkeys(("claim", "import"), "adopt"),
     "list": "ls",
     "show": "ps",
     "describe": "inspect",
