@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the parts of README.rst that mirror code: options, settings, exit statuses, errors.
+"""Writes the parts of README.rst that mirror code: options, settings, exit statuses, errors, tools of the MCP server.
 
     python tools/readme_tables.py [--check]
 
@@ -20,9 +20,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from vmnest import errors, settings  # noqa: E402 - found by the line above
-from vmnest.cli import manual, verbs, words  # noqa: E402
+from vmnest.cli import hosts, manual, verbs, words  # noqa: E402
+from vmnest.mcp import resources  # noqa: E402
+from vmnest.mcp.tools import table  # noqa: E402
 
 README = ROOT / "README.rst"
+SHOWN_PATH = "/home/ada/.local/bin/vmnest"
 PART = re.compile(r"^(\.\. generated: (.+)\n)(?:.*\n)*?(\.\. end of generated\n)", re.MULTILINE)
 
 
@@ -34,8 +37,13 @@ def render_table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> s
     return "\n".join(lines)
 
 
-def render_settings() -> str:
-    rows = ((f"``{row.env}``", f"``{row.shown_default}``", row.meaning) for row in settings.SETTINGS.values())
+def render_settings(prefix: str = "") -> str:
+    """The settings; only those whose variables begin with ``prefix``."""
+    rows = (
+        (f"``{row.env}``", f"``{row.shown_default}``", row.meaning)
+        for row in settings.SETTINGS.values()
+        if row.env.startswith(prefix)
+    )
     return render_table(("Variable", "Default", "Meaning"), rows)
 
 
@@ -94,6 +102,35 @@ def render_globals() -> str:
     return render_table(("Option", "Meaning"), rows)
 
 
+def render_mcp_tools() -> str:
+    """The tools with what each does, and its parameters."""
+    rows = []
+    for tool in table.load().values():
+        told = tool.describe()
+        (text, schema) = (str(told["description"]), told["inputSchema"])
+        assert isinstance(schema, dict)
+        needed = schema.get("required", ())
+        names = ", ".join(f"``{name}``" if name in needed else f"``[{name}]``" for name in schema["properties"])
+        first = text.partition("\n\n")[0].partition(". ")[0].rstrip(".")
+        escaped = first.replace("*", "\\*").replace("`", "``")  # as in Markdown, which models write
+        rows.append((f"``{tool.name}``", escaped, names or "-"))
+    return render_table(("Tool", "Meaning", "Parameters"), rows)
+
+
+def render_mcp_resources() -> str:
+    rows = ((f"``{row.uri}``", row.description) for row in resources.RESOURCES)
+    return render_table(("URI", "Meaning"), rows)
+
+
+def render_mcp_config(client: str) -> str:
+    """What ``mcp config`` prints for a host, and where that goes."""
+    host = hosts.HOSTS[client]
+    snippet = host.render(hosts.Start(SHOWN_PATH, ["mcp"], {}))
+    indented = "".join(f"    {line}\n" for line in snippet.splitlines())
+    title = f"{host.title[:1].upper()}{host.title[1:]}"
+    return f"**{title}** (``vmnest mcp config {client}``): {host.place}::\n\n{indented.rstrip()}"
+
+
 RENDERERS: dict[str, Callable[..., str]] = {
     "settings": render_settings,
     "statuses": render_statuses,
@@ -101,6 +138,9 @@ RENDERERS: dict[str, Callable[..., str]] = {
     "errors": render_errors,
     "options": render_options,
     "globals": render_globals,
+    "mcp-tools": render_mcp_tools,
+    "mcp-resources": render_mcp_resources,
+    "mcp-config": render_mcp_config,
 }
 
 

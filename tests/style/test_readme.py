@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.paths import ROOT
 from vmnest._guest.agentd import config
-from vmnest.cli import verbs, words
+from vmnest.cli import hosts, verbs, words
 
 TEXT = (ROOT / "README.rst").read_text(encoding="utf-8")
 STRICT = {"report_level": 1, "halt_level": 2, "raw_enabled": False, "file_insertion_enabled": False}
@@ -50,7 +50,7 @@ def test_its_tables_are_what_the_code_says() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("part", ["globals", "settings", "statuses", "exec-statuses", "errors"])
+@pytest.mark.parametrize("part", ["globals", "settings", "statuses", "exec-statuses", "errors", "mcp-tools", "mcp-resources"])
 def test_it_has_the_table(part: str) -> None:
     assert f"\n.. generated: {part}\n" in TEXT
 
@@ -58,6 +58,11 @@ def test_it_has_the_table(part: str) -> None:
 @pytest.mark.parametrize("verb", verbs.VERBS, ids=lambda verb: verb.title)
 def test_every_verb_is_in_it_with_its_options(verb: verbs.Verb) -> None:
     assert f"\n.. generated: options {verb.title}\n" in TEXT
+
+
+@pytest.mark.parametrize("client", hosts.HOSTS)
+def test_every_host_of_the_mcp_server_is_in_it(client: str) -> None:
+    assert f"\n.. generated: mcp-config {client}\n" in TEXT
 
 
 @pytest.mark.parametrize("line", command_lines())

@@ -96,6 +96,7 @@ VERBS = (
     Verb("local down", "local", "Stop the local cloud"),
     Verb("local status", "local", "Show whether the local cloud runs, and what isolates its sandboxes"),
     Verb("local env", "local", "Print shell lines that lead boto3 or the AWS CLI to the local cloud"),
+    Verb("mcp", "mcp", "Serve sandboxes to AI agents as tools, and show how hosts are told of it"),
     Verb("completion", "completion", "Print what makes a shell complete vmnest's command lines"),
     Verb("doctor", "doctor", "Look whether all that sandboxes need is there, and say what to do"),
     Verb("version", "version", "Show the version of vmnest"),

@@ -1,0 +1,125 @@
+"""How each host program is told of the MCP server: a command line, JSON or YAML, and where that goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["HOSTS", "SERVER_NAME", "Host", "Start", "find_start"]
+
+SERVER_NAME = "agent-sandbox"
+# Seconds that a call may take. Ours take up to 45, and some more where a sandbox has to be started first.
+GOOSE_TIMEOUT = 300
+
+
+class Start:
+    """How the server is started.
+
+    Attributes:
+        command: The program, with its path: hosts have a PATH of their own.
+        arguments: What follows it.
+        environ: Variables that it is given, beside the few that hosts pass on.
+    """
+
+    __slots__ = ("arguments", "command", "environ")
+
+    def __init__(self, command: str, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
+        self.command = command
+        self.arguments = list(arguments)
+        self.environ = dict(environ)
+
+    def describe(self) -> dict[str, object]:
+        """The members that most hosts have in common."""
+        variables = {"env": self.environ} if self.environ else {}
+        return {"command": self.command, "args": self.arguments, **variables}
+
+
+def find_start(program: str, *, interpreter: str, package: str, environ: Mapping[str, str]) -> Start:
+    """The way in which this very installation is started, from any directory.
+
+    Args:
+        program: What was called: the installed script, or a module.
+        interpreter: The Python that runs it.
+        package: The name that vmnest goes by in there.
+        environ: Variables for the server.
+    """
+    # As it was called, not what it is a link to: tools that install programs renew the link.
+    path = os.path.abspath(program)
+    is_script = os.path.basename(path).startswith("vmnest") and os.access(path, os.X_OK) and os.path.isfile(path)
+    if is_script:
+        return Start(path, ["mcp"], environ)
+    # A host's working directory is a project's: no module of that is ours.
+    safe = ["-P"] if sys.version_info >= (3, 11) else []
+    return Start(interpreter, [*safe, "-m", f"{package}.mcp"], environ)
+
+
+class Host:
+    """A row of the table.
+
+    Attributes:
+        title: Its own name.
+        place: Where the snippet goes.
+        render: Makes the snippet.
+    """
+
+    __slots__ = ("place", "render", "title")
+
+    def __init__(self, title: str, *, place: str, render: Callable[[Start], str]) -> None:
+        self.title = title
+        self.place = place
+        self.render = render
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+
+
+def _render_servers(start: Start) -> str:
+    return _to_json({"mcpServers": {SERVER_NAME: start.describe()}})
+
+
+def _render_vscode(start: Start) -> str:
+    return _to_json({"servers": {SERVER_NAME: {"type": "stdio", **start.describe()}}})
+
+
+def _render_claude(start: Start) -> str:
+    # The variables stand behind the name: the option takes as many as there are, up to the next option.
+    variables = [word for name, value in start.environ.items() for word in ("--env", f"{name}={value}")]
+    words = ["claude", "mcp", "add", SERVER_NAME, "--scope", "user", *variables, "--", start.command, *start.arguments]
+    return f"{shlex.join(words)}\n"
+
+
+def _render_goose(start: Start) -> str:
+    # A scalar of JSON is one of YAML, too, and so is a list or an object in one line.
+    members = {
+        "enabled": True,
+        "type": "stdio",
+        "name": SERVER_NAME,
+        "cmd": start.command,
+        "args": start.arguments,
+        "envs": start.environ,
+        "timeout": GOOSE_TIMEOUT,
+    }
+    lines = (f"    {name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in members.items())
+    return f"extensions:\n  {SERVER_NAME}:\n{''.join(lines)}"
+
+
+HOSTS: Mapping[str, Host] = {
+    "claude": Host("Claude Code", place="a command to run once", render=_render_claude),
+    "claude-desktop": Host(
+        "Claude Desktop",
+        place="claude_desktop_config.json (Settings, Developer, Edit Config)",
+        render=_render_servers,
+    ),
+    "cursor": Host("Cursor", place="~/.cursor/mcp.json, or .cursor/mcp.json in a project", render=_render_servers),
+    "vscode": Host("VS Code", place=".vscode/mcp.json in a project", render=_render_vscode),
+    "windsurf": Host("Windsurf", place="~/.codeium/windsurf/mcp_config.json", render=_render_servers),
+    "goose": Host("Goose", place="~/.config/goose/config.yaml", render=_render_goose),
+    "generic": Host("other hosts", place="where the host keeps its MCP servers", render=_render_servers),
+}
