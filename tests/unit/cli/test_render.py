@@ -17,6 +17,7 @@ from vmnest.cli.render import (
     render_json,
     render_members,
     render_moment,
+    render_time_until,
     to_printable,
     width,
 )
@@ -79,6 +80,13 @@ def test_an_age_counts_from_a_moment() -> None:
     began = datetime.now(timezone.utc) - timedelta(hours=5, seconds=1)
     assert render_age_since(began.isoformat(timespec="seconds")) == "5h"
     assert render_age_since(None) is None
+
+
+def test_a_time_that_is_left_counts_to_a_moment() -> None:
+    now = datetime.now(timezone.utc)
+    assert render_time_until((now + timedelta(hours=5, minutes=59)).isoformat(timespec="seconds")) == "5h"
+    assert render_time_until((now - timedelta(hours=1)).isoformat(timespec="seconds")) == "0s"
+    assert render_time_until(None) is None
 
 
 @pytest.mark.parametrize(

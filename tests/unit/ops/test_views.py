@@ -6,6 +6,8 @@ import json
 from datetime import datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.control import vm
 from tests.support.peers import Serve, json_answer
@@ -101,6 +103,28 @@ def test_a_life_that_none_has_is_left_out(seconds: int) -> None:
     view = views.describe_summary(Record("web", max_duration=seconds), summary())
     assert (view["max_duration_seconds"], view["expires_at"]) == (None, None)
     assert views.describe(Record("web"), microvm(max_duration_seconds=10**12))["expires_at"] is None
+
+
+VALUES = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.integers(), max_size=1)
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from([*IdlePolicy._fields, "odd"]), VALUES),
+    st.integers(),
+    st.floats() | st.integers(),
+    st.datetimes(timezones=st.just(timezone.utc)),
+)
+def test_whatever_a_file_and_a_list_say_can_be_shown(
+    policy: dict[str, object], seconds: int, created_at: float, started_at: datetime
+) -> None:
+    record = Record("web", idle_policy=policy, max_duration=seconds, created_at=created_at, stopped_at=created_at)
+    for view in (
+        views.describe_summary(record, summary(started_at=started_at)),
+        views.describe_record(record, state="GONE"),
+    ):
+        assert json.loads(json.dumps(view)) == view
 
 
 def test_what_has_ended_does_not_expire() -> None:
