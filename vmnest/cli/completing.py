@@ -85,12 +85,12 @@ def offer(typed: Sequence[str], *, current: str) -> Offer:
     if parts.words and parts.words[-1] is here:
         return Offer(adds=FILES)
     if parts.values and parts.values[-1] is here:
-        return _offer_values(parts.options[-1].partition("=")[0], current=current)
+        return _offer_values(parser.title, parts.options[-1].partition("=")[0], current=current)
     if parts.names and parts.names[-1] is here:
         return _offer_names(parser, parts, current=current)
     flag, equals, value = current.partition("=")
     if equals:
-        return _offer_values(flag, current=value, prefix=f"{flag}=")
+        return _offer_values(parser.title, flag, current=value, prefix=f"{flag}=")
     return Offer(_options(parser, given=parts.options[:-1], current=current))
 
 
@@ -149,8 +149,23 @@ def _variables() -> Candidates:
     return ((name, "") for name in sorted(settings.environment()) if name.isascii() and name.isidentifier())
 
 
-# Of options whose values are known, or files of this machine: all others may be anything, or are in the sandbox.
+def _listed_states() -> Candidates:
+    from ..ops import views
+
+    return ((state, "") for state in views.STATES)
+
+
+def _memory_classes() -> Candidates:
+    from ..control import image_specs
+
+    return ((str(mib), "MiB") for mib in image_specs.MEMORY_CLASSES_MIB)
+
+
+# Of options (of one verb, or of all) whose values are known, or files of this machine: others may be anything, or are
+# in the sandbox.
 _VALUES: dict[str, Callable[[], Candidates] | str] = {
+    "ls --state": _listed_states,
+    "image build --memory": _memory_classes,
     "--state": _words(*names.STATES),
     "--signal": _signals,
     "--ulimit": _limits,
@@ -164,8 +179,8 @@ _VALUES: dict[str, Callable[[], Candidates] | str] = {
 }
 
 
-def _offer_values(flag: str, *, current: str, prefix: str = "") -> Offer:
-    known = _VALUES.get(flag, NOTHING)
+def _offer_values(title: str, flag: str, *, current: str, prefix: str = "") -> Offer:
+    known = _VALUES.get(f"{title} {flag}", _VALUES.get(flag, NOTHING))
     if isinstance(known, str):
         return Offer(adds=known)
     # What follows in a value that has an equals sign of its own may be anything.

@@ -153,6 +153,8 @@ def test_names_that_are_no_utf8_in_the_records_are_left_out(recorded: Path) -> N
     [
         ("wait demo --state ", list(names.STATES)),
         ("wait demo --state=", [f"--state={state}" for state in names.STATES]),
+        ("ls --state ", [*names.STATES, "LAUNCHING", "GONE", "UNKNOWN"]),
+        ("image build --memory=", ["--memory=512", *(f"--memory={mib}" for mib in (1024, 2048, 4096, 8192))]),
         ("create x --ingress ", list(names.INGRESS_CONNECTORS)),
         ("create x --egress-allow ", ["internet"]),
         ("completion ", ["bash", "zsh", "fish"]),
@@ -176,8 +178,23 @@ def test_signals_limits_and_variables_are_offered_by_name(monkeypatch: pytest.Mo
 
 
 def test_every_option_whose_values_are_known_exists() -> None:
-    flags = {flag for verb in verbs.VERBS for row in verbs.build_parser(verb).rows for flag in row.flags}
+    flags = {
+        known
+        for verb in verbs.VERBS
+        for row in verbs.build_parser(verb).rows
+        for flag in row.flags
+        for known in (flag, f"{verb.title} {flag}")
+    }
     assert completing._VALUES.keys() <= flags
+
+
+@pytest.mark.parametrize("verb", [verb for verb in verbs.VERBS if verb.title in ("wait", "ls", "kill", "image build")])
+def test_every_value_that_is_offered_is_taken(verb: verbs.Verb) -> None:
+    parser = verbs.build_parser(verb)
+    for row in parser.rows:
+        for value in words_of(f"{verb.title} {row.flags[-1]} "):
+            arguments = ["demo", "1"][: parser.most_names or 0]
+            parser.parse(words.split(parser, [row.flags[-1], value, *arguments]))
 
 
 def test_every_verb_whose_names_are_others_exists() -> None:
