@@ -11,29 +11,58 @@ The rules are those of cp(1):
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import stat
 
 from .. import errors
+from ..deadline import Deadline
 from . import files as opened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import BinaryIO
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from typing import BinaryIO, Protocol
 
-    from ..agent.entries import Transfer
+    from ..agent.entries import Skipped, Transfer
     from ..agent.sources import Data
+    from ..sandbox import localfiles
     from ..sandbox.files import Files
     from ..sandbox.transfer import Progress
 
     Look = Callable[["Place"], str | None]
     Watch = Callable[[Progress], object]
 
-__all__ = ["DIRECTORY", "FILE", "OTHER", "Copier", "Place", "check_whole", "describe", "left_out", "resolve_target"]
+    class Host(Protocol):
+        """The files of this machine that may be copied, and be replaced by copies."""
+
+        def look(self, path: str) -> str | None:
+            """What is there, links followed: FILE, DIRECTORY or OTHER; None if nothing is."""
+
+        def open(self, path: str) -> AbstractContextManager[localfiles.LocalPath | localfiles.Place]:
+            """What to copy from or to."""
+
+        def make_directory(self, path: str) -> None:
+            """Make a directory, and those above it; one that is there stays."""
+
+
+__all__ = [
+    "DIRECTORY",
+    "FILE",
+    "OTHER",
+    "Copier",
+    "Place",
+    "check_whole",
+    "describe",
+    "kind_of",
+    "left_out",
+    "resolve_target",
+]
 
 FILE, DIRECTORY, OTHER = "file", "directory", "other"
+CALL_SECONDS = 120.0  # for what moves no content
 
 
 class Place:
@@ -67,12 +96,27 @@ class Copier:
         resume: False: refuse suspended sandboxes instead of resuming them.
         local: True: only look for sandboxes on this machine.
         region: AWS region, instead of the recorded ones.
+        timeout: Seconds that all that it does may take together; no end by default.
+        host: The files of this machine; by default all that this process may reach.
+        makes_way: Make the directory in which a copy is to be, if it is absent.
     """
 
-    def __init__(self, *, resume: bool = True, local: bool | None = None, region: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        resume: bool = True,
+        local: bool | None = None,
+        region: str | None = None,
+        timeout: float | None = None,
+        host: Host | None = None,
+        makes_way: bool = False,
+    ) -> None:
         self._resume = resume
         self._local = local
         self._region = region
+        self._deadline = Deadline(timeout)
+        self._host = host or _WholeHost()
+        self._makes_way = makes_way
         self._opened: dict[str, Files] = {}
 
     def copy(
@@ -94,14 +138,19 @@ class Copier:
             progress: Called now and then with what was moved so far.
         """
         kind = self._look_at_source(source, recursive=recursive)
+        if self._makes_way:
+            self._make_way(destination, kind=kind)
         target = resolve_target(source, destination, kind=kind, look=self._look)
+        left = self._deadline.remaining()
         if source.sandbox is None:
-            done = self._files(target).upload(_real(source), target.path, exclude=exclude, progress=progress)
+            with self._host.open(source.path) as here:
+                done = self._files(target).upload(here, target.path, exclude=exclude, progress=progress, timeout=left)
         elif target.sandbox is None:
-            done = self._files(source).download(source.path, _real(target), exclude=exclude, progress=progress)
+            with self._host.open(target.path) as here:
+                done = self._files(source).download(source.path, here, exclude=exclude, progress=progress, timeout=left)
         elif source.sandbox == target.sandbox and not exclude:
-            self._files(source).copy(source.path, target.path, recursive=recursive, timeout=None)
-            return describe(source, target, None)
+            skipped = self._files(source).copy(source.path, target.path, recursive=recursive, timeout=left)
+            return describe(source, target, None, skipped=skipped)
         else:
             done = self._copy_across(source, target, kind=kind, exclude=exclude, progress=progress)
         return describe(source, target, done)
@@ -132,10 +181,10 @@ class Copier:
     def move(self, source: Place, destination: Place) -> dict[str, object]:
         """Give a file or directory another name in its sandbox; a link is moved, not what it leads to."""
         origin = source.at(source.path.rstrip("/") or "/")
-        entry = self._files(source).stat(origin.path, follow=False)
+        entry = self._files(source).stat(origin.path, follow=False, timeout=self._soon())
         kind = DIRECTORY if entry.is_directory else FILE
         target = resolve_target(origin, destination, kind=kind, look=self._look)
-        self._files(source).rename(origin.path, target.path)
+        self._files(source).rename(origin.path, target.path, timeout=self._soon())
         return {"source": str(source), "destination": str(target)}
 
     def check_takes_several(self, destination: Place) -> None:
@@ -158,12 +207,29 @@ class Copier:
     def _look(self, place: Place) -> str | None:
         """What is there, links followed; None if nothing is."""
         if place.sandbox is None:
-            return _look_here(place)
+            return self._host.look(place.path)
         try:
-            entry = self._files(place).stat(place.path)
+            entry = self._files(place).stat(place.path, timeout=self._soon())
         except errors.RemoteFileNotFoundError:
             return None
         return entry.type if entry.type in (FILE, DIRECTORY) else OTHER
+
+    def _soon(self) -> float:
+        """Seconds that a call may take that moves no content."""
+        return self._deadline.clamp(CALL_SECONDS)
+
+    def _make_way(self, destination: Place, *, kind: str) -> None:
+        """Make the directory for a copy; to a file's name that ends with a slash, that directory."""
+        if self._look(destination) is not None:
+            return
+        is_folder = kind == FILE and destination.path.endswith("/")
+        path = destination.path if is_folder else posixpath.dirname(destination.path.rstrip("/"))
+        if not path:
+            return
+        if destination.sandbox is None:
+            self._host.make_directory(path)
+        else:
+            self._files(destination).mkdir(path, timeout=self._soon())
 
     def _look_at_source(self, source: Place, *, recursive: bool) -> str:
         kind = self._look(source)
@@ -281,6 +347,24 @@ def _check_apart(source: Place, target: Place, *, kind: str) -> None:
         raise errors.UsageError(f"{source} cannot go into itself, to {target}")
 
 
+class _WholeHost:
+    """See ``Host``: all files that this process may reach."""
+
+    def look(self, path: str) -> str | None:
+        return _look_here(Place(None, path))
+
+    @contextlib.contextmanager
+    def open(self, path: str) -> Iterator[localfiles.LocalPath]:
+        # A link stays; what it leads to is copied, and replaced.
+        yield os.path.realpath(path) if os.path.islink(path) else path
+
+    def make_directory(self, path: str) -> None:
+        from ..sandbox import localfiles
+
+        with localfiles.translated(path):
+            os.makedirs(path, exist_ok=True)
+
+
 def _look_here(place: Place) -> str | None:
     try:
         mode = os.stat(place.path).st_mode
@@ -292,14 +376,14 @@ def _look_here(place: Place) -> str | None:
         raise errors.LocalFileError(f"cannot look at {place}: {error.strerror}") from error
     except ValueError as error:  # a NUL
         raise errors.UsageError(f"not a path: {place.path!r}") from error
+    return kind_of(mode)
+
+
+def kind_of(mode: int) -> str:
+    """FILE, DIRECTORY or OTHER, by what the system says of it."""
     if stat.S_ISREG(mode):
         return FILE
     return DIRECTORY if stat.S_ISDIR(mode) else OTHER
-
-
-def _real(place: Place) -> str:
-    """A file on this machine itself, where a link that leads to it is named."""
-    return os.path.realpath(place.path) if os.path.islink(place.path) else place.path
 
 
 def _archiving(place: Place) -> str:
@@ -354,7 +438,9 @@ def check_whole(copied: Iterable[dict[str, object]]) -> None:
         )
 
 
-def describe(source: Place, target: Place, done: Transfer | None) -> dict[str, object]:
+def describe(
+    source: Place, target: Place, done: Transfer | None, *, skipped: Iterable[Skipped] = ()
+) -> dict[str, object]:
     """A copy as ``--json`` and the MCP server show it. Of one within a sandbox nobody counts what it moved."""
     return {
         "source": str(source),
@@ -363,5 +449,5 @@ def describe(source: Place, target: Place, done: Transfer | None) -> dict[str, o
         "directories": None if done is None else done.directories,
         "links": None if done is None else done.links,
         "bytes": None if done is None else done.bytes,
-        "skipped": [] if done is None else [each._asdict() for each in done.skipped],
+        "skipped": [each._asdict() for each in (skipped if done is None else done.skipped)],
     }

@@ -198,6 +198,11 @@ def test_a_copy_is_described_with_what_was_left_out() -> None:
     assert copies.left_out([described, within]) == [{"path": "p", "reason": "a named pipe"}]
 
 
+def test_what_is_left_out_within_a_sandbox_is_told() -> None:
+    within = copies.describe(Place("box", "a"), Place("box", "b"), None, skipped=[Skipped("p", "permission denied")])
+    assert copies.left_out([within]) == [{"path": "p", "reason": "permission denied"}]
+
+
 def copied(*skipped: tuple[str, str]) -> dict[str, object]:
     done = Transfer(skipped=tuple(Skipped(*each) for each in skipped))
     return copies.describe(Place(None, "a"), Place("box", "b"), done)
