@@ -10,7 +10,7 @@ __all__ = ["MODULES", "load"]
 
 # Each has a tuple ``TOOLS``. They are loaded when a client asks for the tools: the handshake has to be quick.
 MODULES = (
-    *("runtime", "infra", "lifecycle", "execution", "sessions", "files"),
+    *("runtime", "infra", "lifecycle", "execution", "sessions", "files", "transfers"),
     *("logs", "metrics", "images", "forwarding"),
 )
 

@@ -1,0 +1,110 @@
+"""Files and directories between this machine and sandboxes, as far as the policy allows."""
+
+from __future__ import annotations
+
+import shlex
+
+from ... import errors
+from ...ops import copies
+from .. import policy
+from . import attendance
+from .tool import Tool
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...sandbox.transfer import Progress
+    from ..calls import Call
+
+__all__ = ["TOOLS"]
+
+MOST_SKIPPED = 50
+LONGEST_TOLD = 300  # characters of a path or reason that a sandbox wrote
+
+
+def sandbox_fs_copy_from_host(
+    *, name: str, host_path: str, dest: str, exclude: list[str] | None = None, call: Call
+) -> dict[str, object]:
+    """Copy a file or directory of this machine into a sandbox, replacing files that are there.
+
+    Only from allowed folders: the working directory of this server, or AGENT_SANDBOX_MCP_HOST_PATHS. Into a directory
+    that is there goes what has the source's name; host_path/. means what is in it.
+
+    Args:
+        name: The sandbox.
+        host_path: File or directory on this machine.
+        dest: Its new path in the sandbox, or a directory.
+        exclude: What to leave out of a directory: patterns such as node_modules, *.pyc, build/**.
+
+    Returns:
+        source, destination, files, directories, bytes, complete, skipped.
+    """
+    return _copy(copies.Place(None, host_path), copies.Place(name, dest), exclude=exclude, call=call)
+
+
+def sandbox_fs_copy_to_host(
+    *, name: str, src: str, host_path: str, exclude: list[str] | None = None, call: Call
+) -> dict[str, object]:
+    """Copy a file or directory of a sandbox to this machine, replacing files that are there.
+
+    Only to allowed folders, see sandbox_fs_copy_from_host. What comes out of a sandbox is foreign: look before you run
+    it.
+
+    Args:
+        name: The sandbox.
+        src: File or directory in the sandbox.
+        host_path: Its new path on this machine, or a directory.
+        exclude: What to leave out of a directory: patterns such as node_modules, *.pyc, build/**.
+
+    Returns:
+        source, destination, files, directories, bytes, complete, skipped.
+    """
+    return _copy(copies.Place(name, src), copies.Place(None, host_path), exclude=exclude, call=call)
+
+
+def _copy(
+    source: copies.Place, destination: copies.Place, *, exclude: list[str] | None, call: Call
+) -> dict[str, object]:
+    call.check()
+    copier = copies.Copier(timeout=attendance.MOST_SECONDS, host=policy.from_settings(), makes_way=True)
+    try:
+        data = copier.copy(source, destination, recursive=True, exclude=exclude or (), progress=_watch(call))
+    except (errors.WaitTimeoutError, errors.ReadTimeoutError) as error:
+        words = " ".join(errors.quote(shlex.quote(str(place)), limit=LONGEST_TOLD) for place in (source, destination))
+        error.add_hint(
+            f"A call copies for at most {attendance.MOST_SECONDS:g} s, and the next one begins anew. Leave parts out "
+            f"with exclude, copy them one by one, or have this run in a terminal: vmnest cp -r {words}"
+        )
+        raise
+    return {**data, **_shorten(data)}
+
+
+def _watch(call: Call) -> Callable[[Progress], object]:
+    def watch(progress: Progress) -> None:
+        call.check()
+        message = errors.quote(progress.path, limit=LONGEST_TOLD)
+        call.progress(progress.bytes, total=progress.total, message=message)
+
+    return watch
+
+
+def _shorten(data: dict[str, object]) -> dict[str, object]:
+    """What was left out, as much as one reads, and whether any of it is missed."""
+    skipped = copies.left_out([data])
+    try:
+        copies.check_whole([data])
+    except errors.IncompleteCopyError:
+        is_complete = False
+    else:
+        is_complete = True
+    shown = [
+        {name: errors.quote(text, limit=LONGEST_TOLD) for name, text in each.items()} for each in skipped[:MOST_SKIPPED]
+    ]
+    return {"complete": is_complete, "skipped": shown, "skipped_count": len(skipped)}
+
+
+TOOLS = (
+    Tool(sandbox_fs_copy_from_host, title="Copy into a sandbox", destroys=True, repeatable=True),
+    Tool(sandbox_fs_copy_to_host, title="Copy out of a sandbox", destroys=True, repeatable=True),
+)
