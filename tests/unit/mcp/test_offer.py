@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.mcp import Conversation
+from tests.support.mcp_server import Conversation
 from vmnest import errors
 from vmnest.mcp import offer, resources
 from vmnest.mcp.resources import Resource

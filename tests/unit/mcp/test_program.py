@@ -22,7 +22,7 @@ from vmnest.mcp import stdio
 wire = stdio.Wire(stdio.take_standard_output())
 from vmnest.mcp import program
 from vmnest.mcp.server import Server
-from tests.support.mcp import IDENTITY, Gate, Offer
+from tests.support.mcp_server import IDENTITY, Gate, Offer
 
 gate = Gate()
 def wait(arguments, call):

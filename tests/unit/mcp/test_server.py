@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.mcp import IDENTITY, PREFIX, Conversation, Gate, Offer
+from tests.support.mcp_server import IDENTITY, PREFIX, Conversation, Gate, Offer
 from vmnest.mcp.stdio import TooLong
 
 
