@@ -21,8 +21,8 @@ from .. import errors
 
 # Clocks that are off by ten minutes have been seen.
 OVERLAP_MS = 15 * 60_000
-MOST_REMEMBERED = 10_000
-MOST_REMEMBERED_BYTES = 1 << 20  # of messages: they are read again each time
+MOST_REMEMBERED = 2000
+MOST_REMEMBERED_BYTES = 256 << 10  # of messages: all of this is read again each time
 MOST_IN_CURSOR = 32
 _DIGEST_BYTES = 6
 _DIGEST_CHARS = 8

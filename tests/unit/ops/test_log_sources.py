@@ -7,7 +7,8 @@ import pytest
 from tests.support.control import IMAGE_ARN
 from tests.support.log_plane import MICROVM, STREAM, LogPlane
 from vmnest import errors, registry
-from vmnest.ops import logs
+from vmnest.deadline import Deadline
+from vmnest.ops import log_sources, logs
 from vmnest.registry import Record
 
 OTHER = "microvm-0a0b0c0d-0002"
@@ -95,3 +96,12 @@ def test_the_recorded_group_is_used_and_the_callers_before_it(log_plane: LogPlan
     log_plane.put("c")
     assert messages("web") == ["a"]
     assert messages("web", log_group="/yours") == ["b"]
+
+
+def test_the_region_is_the_records_unless_the_caller_names_one(logged: registry.Registry) -> None:
+    logged.put(Record("far", microvm_id=OTHER, region="eu-west-1"))
+    regions = [
+        log_sources.find("far", local=None, region=region, deadline=Deadline(20)).place.region
+        for region in (None, "eu-central-1")
+    ]
+    assert regions == ["eu-west-1", "eu-central-1"]

@@ -117,6 +117,19 @@ def test_what_has_one_time_is_not_torn_apart(
     assert (len(messages(first)), messages(second)) == (51, ["after"])
 
 
+def test_a_tail_is_one_answer(log_plane: LogPlane, logged: registry.Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "MOST_EVENTS", 3)
+    log_plane.put(*map(str, range(9)), step=1)
+    data = logs.sandbox_logs(name="web", tail=5)
+    assert (messages(data), data["more"]) == (["4", "5", "6", "7", "8"], False)
+
+
+def test_behind_a_cursor_not_all_is_read_again(log_plane: LogPlane, logged: registry.Registry) -> None:
+    log_plane.put("a", "b", step=7_200_000)
+    assert read(cursor=logs.sandbox_logs(name="web")["cursor"]) == []
+    assert log_plane.calls[-1][1]["startTime"] == STARTED_MS + 7_200_000 - 15 * 60_000
+
+
 def test_by_its_cursor_an_answer_is_never_told_again(log_plane: LogPlane, logged: registry.Registry) -> None:
     log_plane.put("a", "b")
     first = logs.sandbox_logs(name="web", tail=1)
@@ -188,11 +201,33 @@ def test_the_last_words_of_one_that_ends_meanwhile_are_waited_for(
     def end(number: int) -> None:
         if number == 3:
             log_plane.end(at=time.time())
-            log_plane.on_call = lambda name, number: log_plane.put("last words") if name == "FilterLogEvents" else None
+            late = log_plane.names().count("FilterLogEvents") + 1
+            log_plane.on_call = lambda name, number: (
+                log_plane.put("last words") if (name, number) == ("FilterLogEvents", late) else None
+            )
 
     log_plane.on_look = end
     data = logs.await_logs(name="web", cursor=cursor, wait=600)  # type: ignore[arg-type]
     assert messages(data) == ["last words"]
+
+
+def test_all_that_comes_while_one_waits_is_told_whatever_the_tail(
+    log_plane: LogPlane, logged: registry.Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(microvm_logs, "AWS_PACE", Pace(0.05, 0.1, 0.1))
+
+    def log_more(name: str, number: int) -> None:
+        if name == "DescribeLogStreams" and number == 6:
+            log_plane.put("a", "b", "c")
+
+    log_plane.on_call = log_more
+    assert messages(logs.await_logs(name="web", tail=1, wait=600)) == ["a", "b", "c"]
+
+
+def test_of_one_that_has_ended_an_odd_stream_is_found(log_plane: LogPlane, logged: registry.Registry) -> None:
+    log_plane.put("a", stream=f"odd/{MICROVM}")
+    log_plane.end()
+    assert messages(logs.await_logs(name="web", wait=0)) == ["a"]
 
 
 # -- as they come ------------------------------------------------------------------------------------------------------

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from tests.support.fake_control import FakeControl, FakePlace
 from tests.support.log_plane import GROUP, MICROVM, STARTED, LogPlane
 from vmnest import errors, registry
 from vmnest import target as targets
+from vmnest.control import microvm_logs
+from vmnest.control.log_streams import Selection
+from vmnest.control.microvms import RunSpec
 from vmnest.deadline import Deadline
 from vmnest.registry import Record
 from vmnest.sandbox import logbook
@@ -78,6 +84,22 @@ def test_why_there_is_nothing_is_told(log_plane: LogPlane, logged: registry.Regi
     assert note(open_book(logged)) == f"{GROUP} has no stream of {MICROVM}"
     log_plane.put("a")
     assert note(open_book(logged)) is None
+
+
+def test_on_this_machine_no_role_is_needed() -> None:
+    control = FakeControl("http://127.0.0.1:1")
+    control.microvms.run(RunSpec("arn:image", "token"), deadline=Deadline(20))
+    book = Logbook(
+        "microvm-1",
+        record=None,
+        place=FakePlace(control, kind="local"),  # type: ignore[arg-type]
+        control=control,  # type: ignore[arg-type]
+        deadline=Deadline(20),
+    )
+    assert book.microvm is not None
+    log = SimpleNamespace(selection=Selection("/g", is_there=True))
+    assert book.note(log) == "/g has no stream of microvm-1"  # type: ignore[arg-type]
+    assert book.pace == microvm_logs.LOCAL_PACE
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,22 @@ def test_a_group_may_be_named(log_plane: LogPlane, logged: registry.Registry) ->
     assert [event.message for event in Sandbox.get("web").logs.read(log_group="/mine")] == ["a"]
 
 
+def test_one_that_the_service_has_forgotten_is_found_by_its_record(
+    log_plane: LogPlane, logged: registry.Registry
+) -> None:
+    log_plane.put("a")
+    sandbox = Sandbox.get("web")
+    log_plane.microvms.clear()
+    assert [event.message for event in sandbox.logs.read()] == ["a"]
+    assert "DescribeLogGroups" not in log_plane.names()
+
+
 def test_it_is_followed_to_the_end(log_plane: LogPlane, logged: registry.Registry) -> None:
     log_plane.put("a", "b", "c", step=1)
     log_plane.end()
     assert [event.message for event in Sandbox.get("web").logs.follow()] == ["a", "b", "c"]
     assert [event.message for event in Sandbox.get("web").logs.follow(tail=1)] == ["c"]
+    assert list(Sandbox.get("web").logs.follow(since=60)) == []
 
 
 def test_what_cannot_be_meant_is_refused_at_once(logged: registry.Registry) -> None:
