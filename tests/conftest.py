@@ -28,6 +28,7 @@ pytest_plugins = [
     "tests.support.fleet",  # after the peers
     "tests.support.planes",
     "tests.support.figures",  # after the planes
+    "tests.support.mcp_process",
     "tests.support.mcp_tools",  # after the cloud
     "tests.support.processes",
     "tests.support.relay_peers",  # after the agent
