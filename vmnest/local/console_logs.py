@@ -24,8 +24,8 @@ _LOG = logging.getLogger(__name__)
 CONSOLE_NAME = "console.log"  # the supervisor's
 TOLD_NAME = "console.told"
 EGRESS_SUFFIX = "/egress"  # of the stream beside a VM's own
-LOOK_SECONDS = 0.5
-LOOK_BYTES = 512 * 1024  # of one VM, in one look
+LOOK_SECONDS = 0.2
+LOOK_BYTES = 256 * 1024  # of one VM, in one look
 MAX_LINE_BYTES = 65536
 _MAX_STREAM_CHARACTERS = 512  # the service's
 
