@@ -61,10 +61,11 @@ def program(context: Context) -> list[Check]:
 
 def dependencies(context: Context) -> list[Check]:
     """The libraries that vmnest needs."""
-    return [_look_for(*row) for row in DEPENDENCIES]
+    return [_look_for(row) for row in DEPENDENCIES]
 
 
-def _look_for(distribution: str, module: str, oldest: str, loss: str, is_vital: bool) -> Check:
+def _look_for(row: tuple[str, str, str, str, bool]) -> Check:
+    distribution, module, oldest, loss, is_vital = row
     place = _find(module)
     version = _version(distribution) if place else None
     text = None
