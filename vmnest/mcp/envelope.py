@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 
+from .. import errors
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .. import errors
-
 __all__ = ["build_failure", "build_schema", "build_success", "cap_text"]
 
 USUAL_CHARACTERS = 20_000  # of output; what is more costs the model more than it tells it
+MOST_LINE_BYTES = 8 << 20  # some clients close the connection at 10 MiB
+MOST_COST = 25  # bytes of the line for a character, at the worst: one that is no ASCII, as JSON and as JSON in JSON
+SHORT_TEXT = 1000
 
 
 def build_schema(returns: str) -> dict[str, object]:
@@ -32,8 +35,19 @@ def build_schema(returns: str) -> dict[str, object]:
 
 
 def build_success(data: Mapping[str, object]) -> dict[str, object]:
-    """The result of a tool that did what it shall."""
-    return _build({"ok": True, "data": data}, is_error=False)
+    """The result of a tool that did what it shall; what is too long for a line loses the middle of its texts."""
+    result = _build({"ok": True, "data": data}, is_error=False)
+    while not _fits(result):
+        shorter = _shorten(data)
+        if shorter == data:
+            most = f"{MOST_LINE_BYTES >> 20} MiB"
+            return build_failure(
+                errors.AnswerTooLargeError(f"the answer is longer than {most}", hint="Ask for a part of it.")
+            )
+        assert isinstance(shorter, dict)
+        data = shorter
+        result = _build({"ok": True, "data": data}, is_error=False)
+    return result
 
 
 def build_failure(error: errors.VmnestError) -> dict[str, object]:
@@ -46,14 +60,35 @@ def _build(envelope: Mapping[str, object], *, is_error: bool) -> dict[str, objec
     return {"content": [{"type": "text", "text": text}], "structuredContent": envelope, "isError": is_error}
 
 
-def cap_text(text: str, *, most: int = USUAL_CHARACTERS) -> dict[str, object]:
+def _fits(result: Mapping[str, object]) -> bool:
+    """It goes on a line that all clients take."""
+    text = json.dumps(result["structuredContent"], ensure_ascii=False)
+    if len(text) * MOST_COST < MOST_LINE_BYTES:
+        return True
+    return len(json.dumps(text)) + len(json.dumps(result["structuredContent"])) < MOST_LINE_BYTES
+
+
+def _shorten(value: object) -> object:
+    """The same with half of each long text that tells how much of it there is."""
+    if isinstance(value, list):
+        return [_shorten(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    text, total = value.get("text"), value.get("total_bytes")
+    if isinstance(text, str) and isinstance(total, int) and len(text) > SHORT_TEXT and "encoding" not in value:
+        return {**value, **cap_text(text, most=len(text) // 2, total=total)}
+    return {name: _shorten(member) for name, member in value.items()}
+
+
+def cap_text(text: str, *, most: int = USUAL_CHARACTERS, total: int | None = None) -> dict[str, object]:
     """Text of which too much is left out in its middle, with how much there is.
 
     Args:
         text: The text.
         most: How many characters are kept, half of them of its end.
+        total: Its bytes, if something has been left out in its middle before.
     """
-    total = len(text.encode("utf-8", "surrogatepass"))
+    total = len(text.encode("utf-8", "surrogatepass")) if total is None else total
     if len(text) <= most:
         return {"text": text, "truncated": False, "total_bytes": total, "returned_bytes": total}
     head, tail = text[: most - most // 2], text[len(text) - most // 2 :]

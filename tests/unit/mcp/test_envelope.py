@@ -52,6 +52,42 @@ def test_what_is_kept_is_never_more_than_wanted(text, most):
     assert capped["returned_bytes"] <= capped["total_bytes"]
 
 
+def line_bytes(result):
+    return len(json.dumps(result["content"])) + len(json.dumps(result["structuredContent"]))
+
+
+@pytest.mark.parametrize("char", ["x", "\0", "é", "😀", "\ud800"], ids=ascii)
+def test_an_answer_that_is_too_long_for_some_clients_keeps_the_ends_of_its_texts(char):
+    text = f"begin{char * 3_000_000}end"
+    streams = {name: envelope.cap_text(text, most=len(text)) for name in ("stdout", "stderr")}
+    total = streams["stdout"]["total_bytes"]
+    result = envelope.build_success({"exit_code": 0, **streams, "more": [streams["stdout"]]})
+    assert line_bytes(result) < 8 << 20
+    data = result["structuredContent"]["data"]
+    assert data["exit_code"] == 0
+    for cut in (data["stdout"], data["stderr"], *data["more"]):
+        assert cut["text"].startswith("begin")
+        assert cut["text"].endswith("end")
+        assert (cut["truncated"], cut["total_bytes"]) == (True, total)
+        assert 100_000 < cut["returned_bytes"] < total
+        assert cut["text"].count("left out") == 1
+        assert f"[... {total - cut['returned_bytes']} bytes are left out here ...]" in cut["text"]
+    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+
+
+@given(st.characters(exclude_categories=[]))
+def test_no_character_costs_more_than_is_counted_on(char):
+    assert line_bytes(envelope.build_success({"a": char * 100})) < envelope.MOST_COST * 100 + 200
+
+
+def test_an_answer_that_cannot_be_cut_says_so():
+    result = envelope.build_success({"names": ["x" * 100] * 50_000})
+    assert result["structuredContent"]["error"]["code"] == "answer_too_large"
+    assert result["isError"] is True
+    bytes_ = {"text": "QUJD" * 2_000_000, "encoding": "base64", "total_bytes": 6_000_000, "truncated": False}
+    assert envelope.build_success({"stdout": bytes_})["structuredContent"]["error"]["code"] == "answer_too_large"
+
+
 @pytest.mark.parametrize("returns", ["The sandbox.", ""])
 def test_the_schema_of_an_answer_is_an_object(returns):
     schema = envelope.build_schema(returns)
