@@ -54,7 +54,10 @@ def _infra() -> Mapping[str, object]:
 def _sandboxes() -> Mapping[str, object]:
     from ..ops import inventory
 
-    return inventory.list_sandboxes()
+    data = inventory.list_sandboxes()
+    found = data["sandboxes"]
+    assert isinstance(found, list)
+    return {**data, "count": len(found)}
 
 
 def _images() -> Mapping[str, object]:

@@ -56,7 +56,6 @@ def image_build(
     id: str | None = None,  # noqa: A002 - as all tools call it
     memory: int | None = None,
     environment: dict[str, str] | None = None,
-    base_image: str | None = None,
     bucket: str | None = None,
     role: str | None = None,
     egress_allow: list[str] | None = None,
@@ -73,7 +72,6 @@ def image_build(
         id: Wait on for the build with this id.
         memory: MiB: 512, 1024, 2048, 4096 or 8192.
         environment: Variables; no secrets: the image shows them.
-        base_image: A managed image, by name or ARN.
         bucket: S3 bucket to upload to.
         role: ARN of the build's role.
         egress_allow: Hosts that a local build may reach; internet by default.
@@ -84,17 +82,17 @@ def image_build(
         image_arn, image_version, state; or running, id, progress.
     """
     if id is not None:
-        return _BUILDS.find(id).attend(call)
+        return _BUILDS.attend(id, call=call)
     wish = builds.Wish(
         name=name,
         bucket=bucket,
         role=role,
         memory=memory,
         environment=environment,
-        base_image=base_image,
         egress_allow=egress_allow,
     )
-    source = builds.find_source(directory=directory, wish=wish, local=local, region=region)
+    given = None if directory is None else hostpaths.allow(directory)
+    source = builds.find_source(directory=given, wish=wish, local=local, region=region)
     path = source.path if source.is_packaged else hostpaths.allow(source.path)
 
     def build(work: longer.Work) -> dict[str, object]:
@@ -102,7 +100,7 @@ def image_build(
             work.notes.append(source.remark)
         return builds.build_image(directory=path, wish=wish, local=local, region=region, front=_Front(work))
 
-    return _BUILDS.start(build).attend(call)
+    return _BUILDS.start(build, call=call)
 
 
 class _Front:

@@ -47,7 +47,6 @@ def infra_preview(
     *,
     setup_file: str | None = None,
     stack: str | None = None,
-    rebuild: bool = False,
     local: bool | None = None,
 ) -> dict[str, object]:
     """Show what the command `vmnest infra up` would do, and why. Changes nothing.
@@ -55,7 +54,6 @@ def infra_preview(
     Args:
         setup_file: A sandbox.yaml; by default the one here.
         stack: The stack to choose.
-        rebuild: As with --rebuild.
         local: true: this machine; false: AWS.
 
     Returns:
@@ -64,7 +62,6 @@ def infra_preview(
     return infra.preview_infra(
         files=_files(setup_file),
         stack=stack,
-        rebuild=rebuild,
         local=local,
         timeout=attendance.MOST_SECONDS,
     )

@@ -21,7 +21,6 @@ def sandbox_logs_read(
     since_minutes: int | None = None,
     grep: str | None = None,
     log_group: str | None = None,
-    build: bool = False,
     max_bytes: int | None = None,
 ) -> dict[str, object]:
     """Read the end of what a sandbox's main process and agent have logged, also after its end. Output of commands is
@@ -33,7 +32,6 @@ def sandbox_logs_read(
         since_minutes: Only of the last so many minutes.
         grep: Only events with this regular expression.
         log_group: CloudWatch log group, if not its own.
-        build: That of the build of its image.
         max_bytes: Characters to return; 20000 by default.
 
     Returns:
@@ -46,7 +44,6 @@ def sandbox_logs_read(
         since=None if since_minutes is None else since_minutes * 60,
         grep=grep,
         log_group=log_group,
-        build=build,
         timeout=attendance.MOST_SECONDS,
     )
     return _shape(data, limit=limit)
@@ -78,7 +75,7 @@ def sandbox_logs_stream(
     data = logs.await_logs(
         name=name,
         cursor=cursor,
-        wait=min(follow_timeout_ms, MOST_WAIT_MS) / 1000,
+        wait=max(0, min(follow_timeout_ms, MOST_WAIT_MS)) / 1000,
         log_group=log_group,
         grep=grep,
         most_bytes=limit,

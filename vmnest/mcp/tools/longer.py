@@ -57,24 +57,27 @@ class Work:
         """Begin, on a thread of its own."""
         threading.Thread(target=self._run, name="vmnest-mcp-work", daemon=True).start()
 
-    def tell(self, text: str) -> None:
-        """Keep how far it is. Raises CancelledError, on the work's own thread, once nobody wants it any more."""
-        from ..calls import CancelledError
+    def drop(self) -> None:
+        """Have it stop where it tells the next time."""
+        self._is_unwanted = True
 
+    def tell(self, text: str) -> None:
+        """Keep how far it is.
+
+        Raises:
+            errors.VmnestError: it is not wanted any more; for the work itself, which tells.
+        """
         if self._is_unwanted:
-            raise CancelledError
+            raise errors.VmnestError("whoever began it has cancelled it")
         self._told = text
 
     def attend(self, call: Call) -> dict[str, object]:
         """Wait for its end, as long as a call may; its data, or how far it is.
 
-        If the call is cancelled, the work stops where it tells the next time.
-
         Raises:
             errors.VmnestError: it has failed.
         """
         until = time.monotonic() + attendance.MOST_SECONDS
-        call.on_cancel(self._drop)
         while not self._over.wait(max(0.0, min(LOOK_SECONDS, until - time.monotonic()))):
             call.check()
             if time.monotonic() >= until:
@@ -87,9 +90,6 @@ class Work:
         if self._failure is not None:
             raise self._failure
         return {**self._data, "running": False, "notes": self.notes}
-
-    def _drop(self) -> None:
-        self._is_unwanted = True
 
     def _run(self) -> None:
         try:
@@ -114,11 +114,12 @@ class Works:
         self._lock = threading.Lock()
         self._works: dict[str, Work] = {}
 
-    def start(self, do: Callable[[Work], dict[str, object]]) -> Work:
-        """Begin one.
+    def start(self, do: Callable[[Work], dict[str, object]], *, call: Call) -> dict[str, object]:
+        """Begin one, and attend to it. If this call is cancelled, so is the work: nobody knows its id.
 
         Raises:
             errors.UsageError: too many are running.
+            errors.VmnestError: it has failed.
         """
         work = Work(do)
         with self._lock:
@@ -131,14 +132,16 @@ class Works:
             for identity in over[: max(0, len(self._works) + 1 - MOST_KEPT)]:
                 del self._works[identity]
             self._works[work.id] = work
+        call.on_cancel(work.drop)
         work.start()
-        return work
+        return work.attend(call)
 
-    def find(self, identity: str) -> Work:
-        """The one of that id.
+    def attend(self, identity: str, *, call: Call) -> dict[str, object]:
+        """Attend to the one of that id.
 
         Raises:
             errors.NotFoundError: there is none.
+            errors.VmnestError: it has failed.
         """
         with self._lock:
             found = self._works.get(identity)
@@ -146,4 +149,4 @@ class Works:
             raise errors.NotFoundError(
                 f"this server has no {self._what} {errors.quote(identity, limit=60)}", hint=self._hint
             )
-        return found
+        return found.attend(call)
