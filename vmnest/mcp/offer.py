@@ -47,7 +47,9 @@ class Offer:
     def _load(self) -> dict[str, Tool]:
         with self._lock:
             if self._tools is None:
+                from ..ops import sandboxes
                 from .tools import table
 
+                sandboxes.keep_handles()
                 self._tools = table.load()
             return self._tools

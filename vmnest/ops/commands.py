@@ -113,10 +113,8 @@ def exec_command(
         front: Attends to the command, which is ended when that fails. It may leave it running: the answer is its id
             then.
     """
-    from ..sandbox import Sandbox
-
     command.check()
-    sandbox = Sandbox.from_record(sandboxes.require(name, local=local), region=region, auto_resume=resume)
+    sandbox = sandboxes.open_sandbox(name, resume=resume, local=local, region=region)
     return _run(sandbox, command, front=front, outlives=True)
 
 

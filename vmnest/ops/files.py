@@ -32,10 +32,7 @@ def open_files(*, name: str, resume: bool = True, local: bool | None = None, reg
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
     """
-    from ..sandbox import Sandbox
-
-    record = sandboxes.require(name, local=local)
-    return Sandbox.from_record(record, region=region, auto_resume=resume).files
+    return sandboxes.open_sandbox(name, resume=resume, local=local, region=region).files
 
 
 def describe(entry: Entry) -> dict[str, object]:

@@ -29,7 +29,7 @@ def stop_sandbox(
         region: AWS region, instead of the recorded one.
         timeout: Seconds that this may take.
     """
-    sandbox = _find(name, local=local, region=region)
+    sandbox = sandboxes.open_sandbox(name, local=local, region=region)
     sandbox.suspend(timeout=timeout)
     return _view(sandbox, region=region)
 
@@ -45,7 +45,7 @@ def start_sandbox(
         region: AWS region, instead of the recorded one.
         timeout: Seconds that this may take.
     """
-    sandbox = _find(name, local=local, region=region)
+    sandbox = sandboxes.open_sandbox(name, local=local, region=region)
     sandbox.resume(timeout=timeout)
     return _view(sandbox, region=region)
 
@@ -67,7 +67,7 @@ def wait_for_sandbox(
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
     """
-    sandbox = _find(name, local=local, region=region)
+    sandbox = sandboxes.open_sandbox(name, local=local, region=region)
     try:
         state = sandbox.wait(*states, timeout=timeout)
     except errors.MicroVMNotFoundError:
@@ -75,12 +75,6 @@ def wait_for_sandbox(
             raise
         state = views.GONE  # it ended so long ago that the service has forgotten it
     return {**_view(sandbox, region=region), "state": state}
-
-
-def _find(name: str, *, local: bool | None, region: str | None) -> Sandbox:
-    from ..sandbox import Sandbox
-
-    return Sandbox.from_record(sandboxes.require(name, local=local), region=region)
 
 
 def _view(sandbox: Sandbox, *, region: str | None) -> dict[str, object]:

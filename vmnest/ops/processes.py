@@ -43,7 +43,7 @@ def start_job(
         region: AWS region, instead of the recorded one.
     """
     command.check()
-    sandbox = _find(name, resume=resume, local=local, region=region)
+    sandbox = sandboxes.open_sandbox(name, resume=resume, local=local, region=region)
     # A short id: it is there to be typed. One that was used before would attach to what it stands for.
     process = commands.spawn(sandbox, command, process_id=f"job-{os.urandom(5).hex()}", retain=wire.RETAIN_DROP)
     process.detach()
@@ -67,7 +67,7 @@ def list_jobs(
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
     """
-    found = _find(name, resume=resume, local=local, region=region).processes()
+    found = sandboxes.open_sandbox(name, resume=resume, local=local, region=region).processes()
     return {"jobs": [describe_process(each) for each in found if everything or _is_of_interest(each)]}
 
 
@@ -92,7 +92,7 @@ def attach_job(
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
     """
-    process = _attach(_find(name, resume=resume, local=local, region=region), job, offset=offset)
+    process = _attach(sandboxes.open_sandbox(name, resume=resume, local=local, region=region), job, offset=offset)
     try:
         result = front.attend(process)
         return {"job": process.id} if result is None else commands.describe(result)
@@ -119,7 +119,7 @@ def kill_job(
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
     """
-    process = _attach(_find(name, resume=resume, local=local, region=region), job)
+    process = _attach(sandboxes.open_sandbox(name, resume=resume, local=local, region=region), job)
     try:
         return {"job": process.id, "signal": signal, "delivered": process.signal(signal)}
     finally:
@@ -212,9 +212,3 @@ def _attach(sandbox: Sandbox, job: str, *, offset: int = 0) -> Process:
             hint=f"All that can be had: vmnest jobs --all {sandbox.name}",
             details=error.details,
         ) from error
-
-
-def _find(name: str, *, resume: bool, local: bool | None, region: str | None) -> Sandbox:
-    from ..sandbox import Sandbox
-
-    return Sandbox.from_record(sandboxes.require(name, local=local), region=region, auto_resume=resume)

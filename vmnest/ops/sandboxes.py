@@ -11,10 +11,12 @@ from . import creation, views
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..registry import Record
+    from ..sandbox import Sandbox
 
-__all__ = ["create_sandbox", "inspect_sandbox", "require", "show_sandbox"]
+__all__ = ["create_sandbox", "inspect_sandbox", "keep_handles", "open_sandbox", "require", "show_sandbox"]
 
 ASK_SECONDS = 30.0
+MOST_HANDLES = 64
 
 
 def create_sandbox(
@@ -71,6 +73,62 @@ def inspect_sandbox(
     """
     record = require(name, local=local)
     return views.Look(region=region, deadline=Deadline(timeout)).into(record)
+
+
+class _Handles:
+    """Sandboxes that were opened, by what tells one launch from another; the latest ones are kept. Thread-safe."""
+
+    def __init__(self) -> None:
+        import threading
+
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[object, ...], Sandbox] = {}
+
+    def get(self, key: tuple[object, ...]) -> Sandbox | None:
+        """The one of that key, which is the latest from then on."""
+        with self._lock:
+            found = self._kept.pop(key, None)
+            if found is not None:
+                self._kept[key] = found
+            return found
+
+    def put(self, key: tuple[object, ...], sandbox: Sandbox) -> None:
+        """Keep one, and no more than there is room for."""
+        with self._lock:
+            self._kept[key] = sandbox
+            if len(self._kept) > MOST_HANDLES:
+                del self._kept[next(iter(self._kept))]
+
+
+_handles: _Handles | None = None
+
+
+def keep_handles() -> None:
+    """Keep what was opened, with its tokens and connections. For a process that works with the same ones for long."""
+    global _handles
+    _handles = _Handles()
+
+
+def open_sandbox(name: str, *, resume: bool = True, local: bool | None = None, region: str | None = None) -> Sandbox:
+    """The sandbox of a name, to be used. Asks nobody whether it is still there.
+
+    Args:
+        name: The sandbox.
+        resume: False: refuse to use it when it is suspended, instead of resuming it.
+        local: True: only look for it on this machine.
+        region: AWS region, instead of the recorded one.
+    """
+    from ..sandbox import Sandbox
+
+    record = require(name, local=local)
+    key = (registry.locate().path, name, record.target, record.microvm_id, region, resume)
+    kept = None if _handles is None else _handles.get(key)
+    if kept is not None:
+        return kept
+    sandbox = Sandbox.from_record(record, region=region, auto_resume=resume)
+    if _handles is not None and record.microvm_id is not None:
+        _handles.put(key, sandbox)
+    return sandbox
 
 
 def require(name: str, *, local: bool | None) -> Record:

@@ -12,7 +12,7 @@ from . import commands, processes, sandboxes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..sandbox import Process, Sandbox
+    from ..sandbox import Process
 
 __all__ = [
     "close_session",
@@ -116,7 +116,7 @@ def start_session(
         region: AWS region, instead of the recorded one.
     """
     command.check()
-    sandbox = _find(name, local=local, region=region)
+    sandbox = sandboxes.open_sandbox(name, local=local, region=region)
     process = commands.spawn(sandbox, command, process_id=processes.new_id(), retain=wire.RETAIN_DROP)
     process.detach()
     return {"id": process.id, "pid": process.pid, "command": list(process.command)}
@@ -247,7 +247,7 @@ def close_session(
 
 
 def _attach(name: str, process_id: str, *, offset: int = 0, local: bool | None, region: str | None) -> Process:
-    sandbox = _find(name, local=local, region=region)
+    sandbox = sandboxes.open_sandbox(name, local=local, region=region)
     try:
         return sandbox.attach_process(process_id, offset=offset)
     except errors.ProcessNotFoundError as error:
@@ -256,9 +256,3 @@ def _attach(name: str, process_id: str, *, offset: int = 0, local: bool | None, 
             hint="It was closed, or its sandbox was made anew.",
             details=error.details,
         ) from error
-
-
-def _find(name: str, *, local: bool | None, region: str | None) -> Sandbox:
-    from ..sandbox import Sandbox
-
-    return Sandbox.from_record(sandboxes.require(name, local=local), region=region)

@@ -56,7 +56,5 @@ def open_native_shell(
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
     """
-    from ..sandbox import Sandbox
-
-    sandbox = Sandbox.from_record(sandboxes.require(name, local=local), region=region, auto_resume=resume)
+    sandbox = sandboxes.open_sandbox(name, resume=resume, local=local, region=region)
     return sandbox.open_native_shell()

@@ -116,3 +116,39 @@ def test_whoever_is_interrupted_while_a_new_one_is_looked_at_leaves_none(
         sandboxes.create_sandbox(name="web", demand=creation.Demand(image=IMAGE_ARN))
     assert known.all() == []
     assert [request.method for request in peer.requests][-2:] == ["GET", "DELETE"]
+
+
+# -- handles -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_keeps_handles_opens_a_sandbox_once(
+    known: registry.Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandboxes, "_handles", None)
+    known.put(record("web"))
+    assert sandboxes.open_sandbox("web") is not sandboxes.open_sandbox("web")
+    sandboxes.keep_handles()
+    first = sandboxes.open_sandbox("web")
+    assert sandboxes.open_sandbox("web") is first
+    assert sandboxes.open_sandbox("web", resume=False) is not first
+    known.put(record("web", microvm_id="microvm-other"), replace=True)
+    other = sandboxes.open_sandbox("web")
+    assert (other.microvm_id, other is first) == ("microvm-other", False)
+    known.remove("web")
+    with pytest.raises(errors.SandboxNotFoundError):
+        sandboxes.open_sandbox("web")
+
+
+def test_not_more_handles_are_kept_than_there_is_room_for(
+    known: registry.Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandboxes, "MOST_HANDLES", 2)
+    monkeypatch.setattr(sandboxes, "_handles", None)
+    for name in ("a", "b", "c"):
+        known.put(record(name))
+    sandboxes.keep_handles()
+    a, b = sandboxes.open_sandbox("a"), sandboxes.open_sandbox("b")
+    assert sandboxes.open_sandbox("a") is a
+    sandboxes.open_sandbox("c")
+    assert sandboxes.open_sandbox("a") is a
+    assert sandboxes.open_sandbox("b") is not b
