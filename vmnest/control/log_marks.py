@@ -6,7 +6,8 @@ what he has, and passes over what he had. A ``Mark`` is a floor, below which eve
 told above it. The floor rises as slowly as the number of events that can be remembered allows.
 
 A mark can be written as a short text, a cursor, which remembers less. Where more events than that have the very same
-time, those of them that are still to come are lost; none is ever told twice.
+time, it names the last of them that was told, in the service's order, and what has that time and comes late is lost; no
+event is ever told twice.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ MOST_IN_CURSOR = 32
 _DIGEST_BYTES = 6
 _DIGEST_CHARS = 8
 _LATEST_MS = 1 << 52
-_CURSOR = re.compile(rf"1\.([0-9a-f]{{1,14}})\.((?:[A-Za-z0-9_-]{{8}}){{0,{MOST_IN_CURSOR}}})")
+_CURSOR = re.compile(
+    rf"1\.([0-9a-f]{{1,14}})(?:~([A-Za-z0-9_-]{{8}}))?\.((?:[A-Za-z0-9_-]{{8}}){{0,{MOST_IN_CURSOR}}})"
+)
 
 
 class LogEvent(NamedTuple):
@@ -58,11 +61,12 @@ class Mark:
         count: How many events were told by this mark.
     """
 
-    def __init__(self, floor_ms: int = 0, told: tuple[str, ...] = ()) -> None:
+    def __init__(self, floor_ms: int = 0, *, told: tuple[str, ...] = (), last: str | None = None) -> None:
         self.floor_ms = floor_ms
         self.count = 0
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, _Told] = {}  # in the order in which they were read
         self._of_cursor = set(told)  # when those were is not known until they are read again
+        self._last = None if last is None else (floor_ms, last)  # of that time, all up to this one was told
         self._latest_ms = floor_ms
         self._latest_came_ms = 0
 
@@ -71,7 +75,10 @@ class Mark:
         if event.time_ms < self.floor_ms:
             return False
         digest = _digest(event)
-        is_new = digest not in self._told and digest not in self._of_cursor
+        is_new = self._told.pop(digest, None) is None and digest not in self._of_cursor
+        if self._last is not None and self._last[0] == event.time_ms:
+            is_new = False
+            self._last = None if self._last[1] == digest else self._last
         self._of_cursor.discard(digest)
         self._told[digest] = _Told(event.time_ms, len(event.message))
         self._latest_ms = max(self._latest_ms, event.time_ms)
@@ -88,6 +95,8 @@ class Mark:
     def rise(self) -> None:
         """Forget what need not be remembered; after all that there is from the floor on was taken."""
         self._of_cursor.clear()
+        if self._last is not None:  # it is not there any more
+            self.floor_ms, self._last = max(self.floor_ms, self._last[0] + 1), None
         # A time in the future is a wrong clock's: what is right would be below the floor.
         reached = min(self._latest_ms, self._latest_came_ms or self._latest_ms)
         floor_ms = max(self.floor_ms, reached - OVERLAP_MS)
@@ -98,8 +107,12 @@ class Mark:
     def to_cursor(self) -> str:
         """The mark as a text for ``from_cursor``."""
         floor_ms = max(self.floor_ms, self._floor_for(MOST_IN_CURSOR))
+        last = self._last[1] if self._last is not None and self._last[0] == floor_ms else ""
         told = [digest for digest, each in self._told.items() if each.time_ms >= floor_ms]
-        return f"1.{floor_ms:x}.{''.join([*sorted(self._of_cursor), *told])}"
+        if self._told and floor_ms > self._latest_ms:  # even those of the latest time are too many
+            floor_ms = self._latest_ms
+            last = [digest for digest, each in self._told.items() if each.time_ms == floor_ms][-1]
+        return f"1.{floor_ms:x}{'~' if last else ''}{last}.{''.join([*sorted(self._of_cursor), *told])}"
 
     @classmethod
     def from_cursor(cls, cursor: str) -> Mark:
@@ -113,8 +126,8 @@ class Mark:
             raise errors.UsageError(
                 "that is no cursor of a log", hint="Give the cursor of the answer before, as it is; or none."
             )
-        told = found[2]
-        return cls(int(found[1], 16), tuple(told[at : at + _DIGEST_CHARS] for at in range(0, len(told), _DIGEST_CHARS)))
+        told = [found[3][at : at + _DIGEST_CHARS] for at in range(0, len(found[3]), _DIGEST_CHARS)]
+        return cls(int(found[1], 16), told=tuple(told), last=found[2])
 
     def _floor_for(self, most: int) -> int:
         """The lowest floor above which no more events than these were told, nor more bytes than are read again."""

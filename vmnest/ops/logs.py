@@ -195,16 +195,15 @@ def _describe(name: str, book: Logbook, log: MicrovmLog) -> dict[str, object]:
 def _collect(
     log: MicrovmLog, mark: Mark, want: Want, *, deadline: Deadline, most_bytes: int | None = None
 ) -> tuple[list[dict[str, object]], bool]:
-    """As many events as an answer may hold, and whether there are more. Those of one moment are not torn apart."""
+    """As many events as an answer may hold, at least one, and whether there are more."""
     collected: list[dict[str, object]] = []
     most = MOST_BYTES if most_bytes is None else most_bytes
-    size, last_ms = 0, -1
+    size = 0
     for event in log.read(mark, tail=want.tail, matches=want.matches, deadline=deadline):
-        is_full = want.tail is None and (len(collected) >= MOST_EVENTS or size >= most)
-        if is_full and event.time_ms != last_ms:
+        size += len(event.message) + len(event.stream) + _EVENT_BYTES
+        if want.tail is None and collected and (len(collected) >= MOST_EVENTS or size > most):
             mark.give_back(event)
             return collected, True
-        size, last_ms = size + len(event.message) + len(event.stream) + _EVENT_BYTES, event.time_ms
         collected.append(_to_json(event))
     mark.rise()
     return collected, False

@@ -134,6 +134,72 @@ def test_what_comes_in_the_order_of_time_is_told_in_full(times: list[int]) -> No
     assert told == [each.event_id for each in events]
 
 
+@given(
+    times=st.lists(st.integers(0, 3), max_size=200),
+    limits=st.lists(st.integers(1, 60), min_size=1),
+)
+def test_a_burst_is_told_in_parts_and_in_full(times: list[int], limits: list[int]) -> None:
+    """However many events have one time: those that are there from the beginning are all told, in their order."""
+    events = [event(number, time_ms=NOW + time) for number, time in enumerate(sorted(times))]
+    told: list[str] = []
+    cursor = Mark().to_cursor()
+    for limit in itertools.cycle(limits):
+        mark = Mark.from_cursor(cursor)
+        before = len(told)
+        for each in events:
+            if mark.take(each):
+                if len(told) - before == limit:
+                    mark.give_back(each)
+                    break
+                told.append(each.event_id)
+        else:
+            mark.rise()
+        cursor = mark.to_cursor()
+        assert len(cursor) < 300
+        if len(told) == before:
+            break
+    assert told == [each.event_id for each in events]
+
+
+def burst_of(count: int) -> list[LogEvent]:
+    return [event(number, time_ms=NOW) for number in range(count)]
+
+
+def test_after_a_burst_what_comes_next_is_told() -> None:
+    mark = Mark()
+    taken(mark, burst_of(100))
+    mark.rise()
+    again = Mark.from_cursor(mark.to_cursor())
+    assert taken(again, [*burst_of(100), event(200, time_ms=NOW), event(300)]) == ["200", "300"]
+    assert taken(again, burst_of(100)) == []
+
+
+def test_of_a_burst_that_is_deleted_meanwhile_nothing_is_told_again() -> None:
+    mark = Mark()
+    taken(mark, burst_of(100))
+    again = Mark.from_cursor(mark.to_cursor())
+    assert taken(again, burst_of(50)) == []
+    again.rise()
+    last = Mark.from_cursor(again.to_cursor())
+    assert taken(last, [*burst_of(100), event(1)]) == ["1"]
+
+
+def test_what_was_told_beyond_a_late_burst_is_kept_in_mind() -> None:
+    mark = Mark()
+    taken(mark, [event(900)])
+    again = Mark.from_cursor(mark.to_cursor())
+    burst = burst_of(60)
+    assert len(taken(again, burst[:50])) == 50  # and no further
+    last = Mark.from_cursor(again.to_cursor())
+    assert taken(last, [*burst, event(900)]) == [each.event_id for each in burst[50:]]
+
+
+def test_a_mark_that_begins_later_has_a_cursor_too() -> None:
+    mark = Mark()
+    mark.floor_ms = NOW
+    assert Mark.from_cursor(mark.to_cursor()).floor_ms == NOW
+
+
 def test_a_late_event_is_told_after_a_cursor() -> None:
     mark = Mark()
     taken(mark, [event(5_000), event(9_000)])
@@ -163,11 +229,26 @@ def test_a_cursor_that_was_not_read_up_to_its_end_stays_short() -> None:
     again = Mark.from_cursor(mark.to_cursor())
     floor_ms = again.floor_ms
     assert taken(again, [event(number, time_ms=floor_ms) for number in range(100, 130)]) != []
-    assert Mark.from_cursor(again.to_cursor()).floor_ms > floor_ms
+    assert len(again.to_cursor()) < 300
+    assert taken(Mark.from_cursor(again.to_cursor()), [event(number) for number in range(20, 50)]) == []
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "1", "1.0", "2.0.", "1.zz.", "1.0.abc", "1.fffffffffffffff.", "1.0." + "a" * 264, "1.0.a b c d e", 7]
+    "cursor",
+    [
+        "",
+        "1",
+        "1.0",
+        "2.0.",
+        "1.zz.",
+        "1.0.abc",
+        "1.fffffffffffffff.",
+        "1.0." + "a" * 264,
+        "1.0.a b c d e",
+        "1.0~.",
+        "1.0~abcdefgh",
+        7,
+    ],
 )
 def test_what_is_no_cursor_is_refused(cursor: object) -> None:
     with pytest.raises(errors.UsageError, match="no cursor"):
