@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from ..sandbox.files import Files
 
-__all__ = ["list_part", "read_bytes", "read_lines"]
+__all__ = ["list_part", "read_bytes", "read_lines", "shorten"]
 
 BYTES, LINES = "bytes", "lines"
 BLOCK_BYTES = 1024 * 1024  # of a request, while the first line is looked for
+LONGEST_TEXT = 8192  # characters
 _LONGEST_CHARACTER = 4  # bytes
 _MOST_OFFSET = 1 << 62
 
@@ -220,9 +221,17 @@ def list_part(
         if len(found) == limit or (found and used > most):
             has_more = True
             break
-        found.append(opened.describe(entry))
+        found.append(shorten(opened.describe(entry)))
     following = offset + len(found) if has_more else None
     return {"path": path, "entries": found, "truncated": has_more, "next_offset": following}
+
+
+def shorten(entry: dict[str, object]) -> dict[str, object]:
+    """An entry without the ends of texts that no path has: an agent may tell anything."""
+    return {
+        name: f"{value[:LONGEST_TEXT]}…" if isinstance(value, str) and len(value) > LONGEST_TEXT else value
+        for name, value in entry.items()
+    }
 
 
 def _check(number: int, *, least: int, name: str) -> int:

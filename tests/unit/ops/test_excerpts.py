@@ -169,6 +169,11 @@ def test_only_files_are_read(agent_files: Files, shared_agent: Agent) -> None:
         excerpts.read_lines(agent_files, path="folder", most=9, deadline=Deadline(30))
 
 
+def test_a_text_that_no_path_has_is_cut() -> None:
+    shown = excerpts.shorten({"path": "x" * 9000, "size": 1, "target": "y"})
+    assert (len(str(shown["path"])), shown["size"], shown["target"]) == (8193, 1, "y")
+
+
 def test_entries_come_in_parts(agent_files: Files, shared_agent: Agent) -> None:
     folder = shared_agent.workdir / "many"
     folder.mkdir()

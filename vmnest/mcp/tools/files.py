@@ -9,7 +9,7 @@ import json
 from ... import errors
 from ...deadline import Deadline
 from ...ops import copies, excerpts, files
-from . import attendance, output
+from . import attendance, leftovers, output
 from .tool import Tool
 
 TYPE_CHECKING = False
@@ -189,10 +189,14 @@ def sandbox_fs_copy(*, name: str, src: str, dst: str) -> dict[str, object]:
         dst: Its new path, or a directory.
 
     Returns:
-        source, destination, skipped: what was left out.
+        source, destination, complete, skipped: what was left out.
     """
     place = copies.Place(name, src)
-    return copies.Copier().copy(place, place.at(dst), recursive=True)
+    return leftovers.shorten(_copier().copy(place, place.at(dst), recursive=True))
+
+
+def _copier() -> copies.Copier:
+    return copies.Copier(timeout=attendance.MOST_SECONDS)
 
 
 def sandbox_fs_rename(*, name: str, src: str, dst: str) -> dict[str, object]:
@@ -208,7 +212,7 @@ def sandbox_fs_rename(*, name: str, src: str, dst: str) -> dict[str, object]:
         source, destination.
     """
     place = copies.Place(name, src)
-    return copies.Copier().move(place, place.at(dst))
+    return _copier().move(place, place.at(dst))
 
 
 def sandbox_fs_stat(*, name: str, path: str, follow: bool = False, sha256: bool = False) -> dict[str, object]:
@@ -223,8 +227,8 @@ def sandbox_fs_stat(*, name: str, path: str, follow: bool = False, sha256: bool 
     Returns:
         name, path, type, size, mode, modified_at, uid, gid; target of a link.
     """
-    opened = files.open_files(name=name)
-    return files.describe(opened.stat(path, follow=follow, sha256=sha256, timeout=attendance.MOST_SECONDS))
+    entry = files.open_files(name=name).stat(path, follow=follow, sha256=sha256, timeout=attendance.MOST_SECONDS)
+    return excerpts.shorten(files.describe(entry))
 
 
 def sandbox_fs_exists(*, name: str, path: str) -> dict[str, object]:

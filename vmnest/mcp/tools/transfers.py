@@ -7,7 +7,7 @@ import shlex
 from ... import errors
 from ...ops import copies
 from .. import policy
-from . import attendance
+from . import attendance, leftovers
 from .tool import Tool
 
 TYPE_CHECKING = False
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TOOLS"]
 
-MOST_SKIPPED = 50
-LONGEST_TOLD = 300  # characters of a path or reason that a sandbox wrote
+MOST_BYTES = 4 << 30  # to this machine: what a sandbox sends may have no end
 
 
 def sandbox_fs_copy_from_host(
@@ -67,41 +66,31 @@ def _copy(
     source: copies.Place, destination: copies.Place, *, exclude: list[str] | None, call: Call
 ) -> dict[str, object]:
     call.check()
+    watch = _watch(call, most=MOST_BYTES if destination.sandbox is None else None)
     copier = copies.Copier(timeout=attendance.MOST_SECONDS, host=policy.from_settings(), makes_way=True)
     try:
-        data = copier.copy(source, destination, recursive=True, exclude=exclude or (), progress=_watch(call))
+        data = copier.copy(source, destination, recursive=True, exclude=exclude or (), progress=watch)
     except (errors.WaitTimeoutError, errors.ReadTimeoutError) as error:
-        words = " ".join(errors.quote(shlex.quote(str(place)), limit=LONGEST_TOLD) for place in (source, destination))
+        words = " ".join(
+            errors.quote(shlex.quote(str(place)), limit=leftovers.LONGEST_TOLD) for place in (source, destination)
+        )
         error.add_hint(
             f"A call copies for at most {attendance.MOST_SECONDS:g} s, and the next one begins anew. Leave parts out "
             f"with exclude, copy them one by one, or have this run in a terminal: vmnest cp -r {words}"
         )
         raise
-    return {**data, **_shorten(data)}
+    return leftovers.shorten(data)
 
 
-def _watch(call: Call) -> Callable[[Progress], object]:
+def _watch(call: Call, *, most: int | None) -> Callable[[Progress], object]:
     def watch(progress: Progress) -> None:
         call.check()
-        message = errors.quote(progress.path, limit=LONGEST_TOLD)
+        if most is not None and progress.bytes > most:
+            raise errors.RemoteFileError(f"the sandbox sends more than {most} bytes")
+        message = errors.quote(progress.path, limit=leftovers.LONGEST_TOLD)
         call.progress(progress.bytes, total=progress.total, message=message)
 
     return watch
-
-
-def _shorten(data: dict[str, object]) -> dict[str, object]:
-    """What was left out, as much as one reads, and whether any of it is missed."""
-    skipped = copies.left_out([data])
-    try:
-        copies.check_whole([data])
-    except errors.IncompleteCopyError:
-        is_complete = False
-    else:
-        is_complete = True
-    shown = [
-        {name: errors.quote(text, limit=LONGEST_TOLD) for name, text in each.items()} for each in skipped[:MOST_SKIPPED]
-    ]
-    return {"complete": is_complete, "skipped": shown, "skipped_count": len(skipped)}
 
 
 TOOLS = (

@@ -105,6 +105,12 @@ def test_files_and_directories_go_both_ways(local_tools: Tools, project: Path, m
         error = local_tools.error(FROM, name="web", host_path=host_path, dest=dest)
         assert error["code"] in ("usage", "bad_argument")
     _check_progress_and_cancellation(local_tools, project)
+    # What has no end is not taken; what is there stays.
+    monkeypatch.setattr(transfers, "MOST_BYTES", LARGE - 1)
+    before = os.listdir(project)
+    error = local_tools.error(TO, name="web", src="/tmp/large", host_path="large")
+    assert error["code"] == "file_error"
+    assert os.listdir(project) == before
     # What takes too long says how to go on.
     monkeypatch.setattr(attendance, "MOST_SECONDS", 0.0)
     error = local_tools.error(FROM, name="web", host_path="src", dest="/tmp/it's")
@@ -149,13 +155,3 @@ def test_a_call_that_is_cancelled_before_it_begins_asks_nobody(tools: Tools, pro
     call.cancel()
     with pytest.raises(CancelledError):
         tools.call(FROM, within=call, name="nobody", host_path="src", dest="/tmp/x")
-
-
-def test_no_more_is_told_of_what_was_left_out_than_one_reads() -> None:
-    skipped = [{"path": "p\n" * 1000, "reason": "a\x1b[31m socket"} for _ in range(1000)]
-    told = transfers._shorten({"skipped": skipped})
-    assert (told["complete"], told["skipped_count"]) == (False, 1000)
-    shown = told["skipped"]
-    assert isinstance(shown, list)
-    assert len(shown) == transfers.MOST_SKIPPED
-    assert (len(shown[0]["path"]), shown[0]["reason"]) == (transfers.LONGEST_TOLD, "a [31m socket")
