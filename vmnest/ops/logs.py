@@ -26,7 +26,7 @@ WAIT_SECONDS = 20.0
 # What one answer may hold; more of it is had by its cursor.
 MOST_EVENTS = 50_000
 MOST_BYTES = 32 << 20
-_EVENT_BYTES = 80  # of an event in JSON, beside its message and the name of its stream
+EVENT_BYTES = 80  # of an event in JSON, beside its message and the name of its stream
 
 
 def sandbox_logs(
@@ -200,7 +200,7 @@ def _collect(
     most = MOST_BYTES if most_bytes is None else most_bytes
     size = 0
     for event in log.read(mark, tail=want.tail, matches=want.matches, deadline=deadline):
-        size += len(event.message) + len(event.stream) + _EVENT_BYTES
+        size += len(event.message) + len(event.stream) + EVENT_BYTES
         if want.tail is None and collected and (len(collected) >= MOST_EVENTS or size > most):
             mark.give_back(event)
             return collected, True

@@ -136,3 +136,14 @@ def test_what_run_steps_may_reach_is_passed_on(here: Path):
         counts.append([line["message"].strip() for line in lines if line["message"].strip().isdigit()])
     assert counts[0] == ["0"]
     assert counts[1] != ["0"]
+
+
+def test_the_directory_of_a_build_is_told_before_it_is_read(here: Path) -> None:
+    assert builds.find_source(wish=Wish(name="a")).path == str(here / "guest")
+    (here / "other").mkdir()
+    (here / "other" / "Dockerfile").write_text(DOCKERFILE)
+    assert builds.find_source(directory="other", wish=Wish(name="a")).path == str(here / "other")
+    (here / "sandbox.yaml").write_text("image: {name: b, guest_dir: other}\n")
+    assert builds.find_source().path == str(here / "other")
+    with pytest.raises(errors.GuestImageError, match="does not exist"):
+        builds.find_source(directory="none")

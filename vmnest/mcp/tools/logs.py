@@ -11,7 +11,6 @@ __all__ = ["TOOLS"]
 
 MOST_WAIT_MS = 25_000  # with what asking takes, a call stays below what hosts wait
 ASK_SECONDS = 15.0
-_EVENT_BYTES = 80  # of an event in JSON, beside its message and the name of its stream
 
 
 def sandbox_logs_read(
@@ -81,8 +80,7 @@ def sandbox_logs_stream(
         most_bytes=limit,
         timeout=ASK_SECONDS,
     )
-    # What would be too much in spite of that: very long messages, and very many of one moment.
-    return _shape(data, limit=2 * limit)
+    return _shape(data, limit=limit)
 
 
 def _shape(data: dict[str, object], *, limit: int) -> dict[str, object]:
@@ -94,7 +92,7 @@ def _shape(data: dict[str, object], *, limit: int) -> dict[str, object]:
     for event in reversed(events):
         message = envelope.cap_text(str(event["message"]), most=limit)
         text = str(message["text"])
-        room -= len(text) + len(str(event["stream"])) + _EVENT_BYTES
+        room -= len(text) + len(str(event["stream"])) + logs.EVENT_BYTES
         if room < 0 and kept:
             break
         kept.append({**event, "message": text})
