@@ -74,7 +74,7 @@ def _choose(
     if not up:
         raise errors.NotFoundError(
             "no such stack is up" + (" on this machine" if is_local else " on AWS"),
-            hint="vmnest infra outputs --all lists those that are; vmnest infra up makes one.",
+            hint="vmnest infra output --all lists those that are; vmnest infra up makes one.",
         )
     if len(up) > 1:
         raise errors.UsageError(

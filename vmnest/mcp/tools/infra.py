@@ -31,16 +31,13 @@ def infra_outputs(
     return offers.show_offers(files=_files(setup_file), project=project, stack=stack, local=local)
 
 
-def infra_list(*, local: bool | None = None) -> dict[str, object]:
+def infra_list() -> dict[str, object]:
     """List all stacks of infrastructure that are up, with what each offers.
-
-    Args:
-        local: true: only this machine; false: only AWS.
 
     Returns:
         stacks, each with its outputs; count.
     """
-    return infra.infra_list(local=local)
+    return infra.infra_list()
 
 
 def infra_preview(

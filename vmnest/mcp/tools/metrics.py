@@ -25,16 +25,13 @@ def sandbox_metrics(*, name: str) -> dict[str, object]:
     return metrics.sandbox_metrics(name=name)
 
 
-def sandbox_metrics_all(*, local: bool | None = None) -> dict[str, object]:
+def sandbox_metrics_all() -> dict[str, object]:
     """Show what each sandbox uses now. Wakes none.
-
-    Args:
-        local: true: only this machine; false: only AWS.
 
     Returns:
         sandboxes, each as of sandbox_metrics, or with an error.
     """
-    return metrics.all_metrics(local=local)
+    return metrics.all_metrics()
 
 
 def sandbox_metrics_stream(*, name: str, samples: int = 5, interval_ms: int = 60_000, call: Call) -> dict[str, object]:
