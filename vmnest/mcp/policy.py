@@ -56,6 +56,19 @@ class Policy:
         except errors.LocalFileNotFoundError:
             return None
 
+    def resolve(self, path: str) -> str:
+        """The path without links, for who reads it as a whole and by its name; there may be nothing yet.
+
+        Raises:
+            errors.HostPathRefusedError: it is not allowed.
+            errors.LocalFileError: it is neither a file nor a directory, and to open it could take for ever.
+        """
+        real = os.fsdecode(_resolve(path))
+        if self.look(real) not in ("file", "directory", None):
+            shown = errors.quote(path, limit=200)
+            raise errors.LocalFileError(f"{shown} on this machine is neither a file nor a directory")
+        return real
+
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[localfiles.Place]:
         """See ``Host``.

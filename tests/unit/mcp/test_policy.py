@@ -149,8 +149,21 @@ def test_what_is_neither_file_nor_directory_is_told_without_being_opened(mine: P
 
 @pytest.mark.parametrize("path", ["", "a\0b", "\ud800"])
 def test_what_can_be_no_path_is_refused(mine: Policy, path: str) -> None:
-    with pytest.raises(errors.UsageError, match="no path"):
-        mine.look(path)
+    for use in (mine.look, mine.resolve, mine.make_directory):
+        with pytest.raises(errors.UsageError, match="no path"):
+            use(path)
+
+
+def test_who_reads_by_name_gets_it_without_links(mine: Policy, allowed: Path) -> None:
+    (allowed / "link").symlink_to("sub")
+    (allowed / "out").symlink_to("..")
+    os.mkfifo(allowed / "fifo")
+    assert mine.resolve(f"{allowed}/link/f") == f"{allowed}/sub/f"
+    assert mine.resolve(f"{allowed}/link/none") == f"{allowed}/sub/none"
+    with pytest.raises(errors.HostPathRefusedError):
+        mine.resolve(f"{allowed}/out/outside")
+    with pytest.raises(errors.LocalFileError, match="neither a file nor a directory"):
+        mine.resolve(f"{allowed}/fifo")
 
 
 def test_names_may_be_anything(mine: Policy, allowed: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from .. import policy
 
 __all__ = ["allow"]
@@ -14,8 +12,6 @@ def allow(path: str) -> str:
 
     Raises:
         errors.HostPathRefusedError: it may not.
-        errors.LocalFileError: there is no such directory.
+        errors.LocalFileError: it is neither a file nor a directory.
     """
-    real = os.path.realpath(path)
-    with policy.from_settings().open(real):
-        return real
+    return policy.from_settings().resolve(path)
