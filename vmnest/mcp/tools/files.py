@@ -40,7 +40,7 @@ def sandbox_fs_read(
 
     Args:
         name: The sandbox.
-        path: The file; a relative path begins at the working directory.
+        path: The file, from the working directory if it is relative.
         encoding: base64 for the bytes as they are.
         offset: First line, from 1; with base64 first byte, from 0.
         limit: Number of lines; with base64 of bytes.
@@ -76,12 +76,13 @@ def _measure(data: dict[str, object]) -> int:
 def sandbox_fs_write(
     *, name: str, path: str, content: str, encoding: Literal["text", "base64"] = "text", mode: str | None = None
 ) -> dict[str, object]:
-    """Write a whole file of a sandbox, replacing what is there, and make its directory. For files of this machine:
-    sandbox_fs_copy_from_host.
+    """Write a whole file of a sandbox, replacing what is there, and make its directory.
+
+    For files of this machine: sandbox_fs_copy_from_host.
 
     Args:
         name: The sandbox.
-        path: The file; a relative path begins at the working directory.
+        path: The file, from the working directory if it is relative.
         content: All of it.
         encoding: base64 if the content is that.
         mode: Permission bits in octal, such as 755.
@@ -124,7 +125,7 @@ def sandbox_fs_list(
         name: The sandbox.
         path: The directory; the working directory by default.
         depth: Levels to list.
-        offset: Entries to leave out: next_offset of the answer before.
+        offset: Entries to leave out: a next_offset.
         limit: Entries to return, at most 1000.
 
     Returns:
@@ -170,7 +171,7 @@ def sandbox_fs_remove(*, name: str, path: str, recursive: bool = False) -> dict[
         recursive: Also a directory that is not empty, with all that is in it.
 
     Returns:
-        path, removed: true. It is an error if there is no such file.
+        path, removed: true; an error if there is no such file.
     """
     try:
         files.open_files(name=name).remove(path, recursive=recursive, timeout=attendance.MOST_SECONDS)
@@ -181,7 +182,7 @@ def sandbox_fs_remove(*, name: str, path: str, recursive: bool = False) -> dict[
 
 
 def sandbox_fs_copy(*, name: str, src: str, dst: str) -> dict[str, object]:
-    """Copy a file or directory within a sandbox. Into a directory that is there goes what has the source's name.
+    """Copy a file or directory within a sandbox. Into a directory that is there it goes by its name.
 
     Args:
         name: The sandbox.
@@ -200,8 +201,7 @@ def _copier() -> copies.Copier:
 
 
 def sandbox_fs_rename(*, name: str, src: str, dst: str) -> dict[str, object]:
-    """Rename or move a file or directory within a sandbox, replacing a file. Into a directory that is there it goes by
-    its own name.
+    """Rename or move a file or directory within a sandbox, replacing a file. Into a directory it keeps its name.
 
     Args:
         name: The sandbox.

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 
 from ... import errors
+from ...forward import ports as routes
 from ...ops import forward
 from . import attendance
 from .pulse import Pulse
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["TOOLS", "Forward", "Forwards"]
 
 MOST_FORWARDS = 32
+MOST_PORTS = 256  # of all of them together: each takes two descriptors
 MOST_REMARKS = 20
 STARTING, OPEN, ENDED = "starting", "open", "ended"
 
@@ -32,11 +34,18 @@ class Forward:
     Attributes:
         id: By which it is stopped.
         name: The sandbox.
+        ports: As they were named.
+        count: How many they are.
+
+    Raises:
+        errors.UsageError: a port is none.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, ports: Sequence[str]) -> None:
         self.id = os.urandom(16).hex()
         self.name = name
+        self.ports = ports
+        self.count = sum(len(routes.parse_route(each)) for each in ports)
         self._remarks: deque[str] = deque(maxlen=MOST_REMARKS)
         self._settled = threading.Event()
         self._lock = threading.Lock()  # guards all below
@@ -44,9 +53,9 @@ class Forward:
         self._forwarding: Forwarding | None = None
         self._error: errors.VmnestError | None = None
 
-    def start(self, ports: Sequence[str], *, local: bool | None = None) -> None:
+    def start(self, *, local: bool | None = None) -> None:
         """Begin: a sandbox that is suspended is resumed first, which takes its time."""
-        threading.Thread(target=self._open, args=(ports, local), name="vmnest-mcp-forward", daemon=True).start()
+        threading.Thread(target=self._open, args=(local,), name="vmnest-mcp-forward", daemon=True).start()
 
     def wait(self, seconds: float) -> None:
         """Wait until it is open.
@@ -100,9 +109,11 @@ class Forward:
             return ENDED, reason
         return ENDED, None
 
-    def _open(self, ports: Sequence[str], local: bool | None) -> None:
+    def _open(self, local: bool | None) -> None:
         try:
-            forwarding = forward.open_forward(name=self.name, ports=ports, local=local, on_remark=self._remarks.append)
+            forwarding = forward.open_forward(
+                name=self.name, ports=self.ports, local=local, on_remark=self._remarks.append
+            )
         except errors.VmnestError as error:
             with self._lock:
                 self._error = error
@@ -123,22 +134,27 @@ class Forwards:
         self._lock = threading.Lock()  # guards the table
         self._forwards: dict[str, Forward] = {}
 
-    def add(self, name: str) -> Forward:
+    def add(self, name: str, ports: Sequence[str]) -> Forward:
         """A new one; of too many, those that have ended are forgotten.
 
         Raises:
-            errors.UsageError: too many are open.
+            errors.UsageError: too many are open, or a port is none.
         """
-        made = Forward(name)
+        made = Forward(name, ports)
         with self._lock:
-            if len(self._forwards) >= MOST_FORWARDS:
+            if self._is_too_much_with(made):
                 self._forwards = {each.id: each for each in self._forwards.values() if not each.is_over}
-            if len(self._forwards) >= MOST_FORWARDS:
+            if self._is_too_much_with(made):
                 raise errors.UsageError(
-                    f"{MOST_FORWARDS} forwardings are open", hint="sandbox_forward_stop ends one of them."
+                    f"more than {MOST_FORWARDS} forwardings, or {MOST_PORTS} ports, would be open",
+                    hint="sandbox_forward_stop ends some of them.",
                 )
             self._forwards[made.id] = made
         return made
+
+    def _is_too_much_with(self, made: Forward) -> bool:
+        ports = made.count + sum(each.count for each in self._forwards.values())
+        return len(self._forwards) >= MOST_FORWARDS or ports > MOST_PORTS
 
     def all(self) -> list[Forward]:
         """All of them, the oldest first."""
@@ -158,20 +174,19 @@ _FORWARDS = Forwards()
 def sandbox_forward_start(*, name: str, ports: list[str], local: bool | None = None, call: Call) -> dict[str, object]:
     """Make HTTP and WebSocket servers in a sandbox reachable on this machine, at http://localhost:PORT.
 
-    They stay reachable until sandbox_forward_stop, the sandbox's end, or that of this MCP server. Start the server in
-    the sandbox with sandbox_exec_start.
+    Until sandbox_forward_stop, the sandbox's end, or that of this MCP server. Start servers with sandbox_exec_start.
 
     Args:
         name: The sandbox; a suspended one is resumed.
-        ports: Each "8000", "8000:3000" with another local port, "8000:0" with any that is free, or "3000-3005".
+        ports: Each "8000", "8000:3000" (another local port), "8000:0" (any that is free), or "3000-3005".
         local: true: only look for it on this machine.
 
     Returns:
         id, state, forwards: remote, local, url of each. If state is starting, see sandbox_forward_list.
     """
-    made = _FORWARDS.add(name)
+    made = _FORWARDS.add(name, ports)
     call.on_cancel(lambda: _FORWARDS.remove(made))
-    made.start(ports, local=local)
+    made.start(local=local)
     try:
         with Pulse(call, f"forwarding ports of {name}"):
             made.wait(attendance.MOST_SECONDS)

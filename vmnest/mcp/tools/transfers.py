@@ -27,14 +27,14 @@ def sandbox_fs_copy_from_host(
 ) -> dict[str, object]:
     """Copy a file or directory of this machine into a sandbox, replacing files that are there.
 
-    Only from allowed folders: the working directory of this server, or AGENT_SANDBOX_MCP_HOST_PATHS. Into a directory
-    that is there goes what has the source's name; host_path/. means what is in it.
+    Only from the working directory of this server, or AGENT_SANDBOX_MCP_HOST_PATHS. Into a directory that is there goes
+    what has the source's name; host_path/. means what is in it.
 
     Args:
         name: The sandbox.
         host_path: File or directory on this machine.
         dest: Its new path in the sandbox, or a directory.
-        exclude: What to leave out of a directory: patterns such as node_modules, *.pyc, build/**.
+        exclude: Patterns of what to leave out, such as node_modules or *.pyc.
 
     Returns:
         source, destination, files, directories, bytes, complete, skipped.
@@ -47,14 +47,13 @@ def sandbox_fs_copy_to_host(
 ) -> dict[str, object]:
     """Copy a file or directory of a sandbox to this machine, replacing files that are there.
 
-    Only to allowed folders, see sandbox_fs_copy_from_host. What comes out of a sandbox is foreign: look before you run
-    it.
+    Only to where sandbox_fs_copy_from_host copies from. It is foreign: look at it before you run it.
 
     Args:
         name: The sandbox.
         src: File or directory in the sandbox.
         host_path: Its new path on this machine, or a directory.
-        exclude: What to leave out of a directory: patterns such as node_modules, *.pyc, build/**.
+        exclude: Patterns of what to leave out, such as node_modules or *.pyc.
 
     Returns:
         source, destination, files, directories, bytes, complete, skipped.

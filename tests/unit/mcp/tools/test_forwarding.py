@@ -90,8 +90,8 @@ def test_a_name_without_forwardings_is_not_found(tools: Tools) -> None:
 def test_one_that_takes_its_time_is_told_and_may_fail_later(fleet: Fleet, record_as: Recording) -> None:
     fleet.add("microvm-web", state="PENDING")
     record_as("web")
-    made = Forward("web")
-    made.start(["8000:0"])
+    made = Forward("web", ["8000:0"])
+    made.start()
     made.wait(0)
     assert made.describe() == {"id": made.id, "name": "web", "state": "starting", "forwards": []}
     fleet.members["microvm-web"]["state"] = "TERMINATED"
@@ -106,8 +106,8 @@ def test_one_that_takes_its_time_is_told_and_may_fail_later(fleet: Fleet, record
 def test_one_that_is_stopped_before_it_is_open_does_not_stay(fleet: Fleet, record_as: Recording) -> None:
     fleet.add("microvm-web", state="PENDING")
     record_as("web")
-    made = Forward("web")
-    made.start(["8000:0"])
+    made = Forward("web", ["8000:0"])
+    made.start()
     made.stop()
     assert made.is_over
     fleet.members["microvm-web"]["state"] = "RUNNING"
@@ -127,10 +127,20 @@ def test_a_call_that_is_cancelled_leaves_nothing(fleet: Fleet, record_as: Record
 def test_there_are_not_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarding, "MOST_FORWARDS", 2)
     forwards = Forwards()
-    first, second = forwards.add("a"), forwards.add("b")
-    with pytest.raises(errors.UsageError, match="2 forwardings are open"):
-        forwards.add("c")
+    first, second = forwards.add("a", ["80"]), forwards.add("b", ["80"])
+    with pytest.raises(errors.UsageError, match="more than 2 forwardings"):
+        forwards.add("c", ["80"])
     first.stop()
-    third = forwards.add("c")
+    third = forwards.add("c", ["80"])
     assert forwards.all() == [second, third]
     assert len({first.id, second.id, third.id}) == 3
+
+
+def test_there_are_not_more_ports_than_so_many() -> None:
+    forwards = Forwards()
+    first = forwards.add("a", ["1000-1199:2000-2199", "80"])
+    with pytest.raises(errors.UsageError, match="256 ports"):
+        forwards.add("b", ["3000-3055"])
+    forwards.add("b", ["3000-3054"])
+    first.stop()
+    assert forwards.add("c", ["1-201"]).count == 201
