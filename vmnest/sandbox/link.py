@@ -195,6 +195,9 @@ class Link:
         error = waiting.ended(microvm)
         if self.is_new:
             error.hint = _CMD_HINT if _STOPPED in (microvm.state_reason or "") else None
+            if self.place.is_local or microvm.execution_role_arn:  # else it leaves no log
+                local = " --local" if self.place.is_local else ""
+                error.add_hint(f"What it printed: vmnest{local} logs {microvm.microvm_id}")
             return error
         with contextlib.suppress(errors.StateFileError):  # that is a problem of whoever needs the name
             present = self.records.get(self.record.name)

@@ -96,18 +96,25 @@ def test_creation_waits_for_the_agent_and_outlasts_502s(records: registry.Regist
 
 
 @pytest.mark.parametrize(
-    ("reason", "hint"),
+    ("reason", "role", "hint"),
     [
-        ("Run lifecycle hook returned HTTP status 500.", None),
+        ("Run lifecycle hook returned HTTP status 500.", None, None),
         (
             "Container Stopped with Exit Code: 0",
+            None,
             "Its main process (the image's CMD, with the agent in it) has to go on running.",
         ),
+        (
+            "Container Stopped with Exit Code: 0",
+            "arn:role",
+            "Its main process (the image's CMD, with the agent in it) has to go on running. "
+            "What it printed: vmnest logs microvm-1",
+        ),
     ],
-    ids=["hook", "exit"],
+    ids=["hook", "exit", "exit with a log"],
 )
 def test_a_microvm_that_ends_while_it_is_waited_for_is_an_error_and_leaves_nothing(
-    records: registry.Registry, reason: str, hint: str | None
+    records: registry.Registry, reason: str, role: str | None, hint: str | None
 ) -> None:
     with ScriptedServer(NOT_REACHED) as server:
         control = FakeControl(server.url)
@@ -115,7 +122,9 @@ def test_a_microvm_that_ends_while_it_is_waited_for_is_an_error_and_leaves_nothi
 
         def run(spec: Any, **options: Any) -> Any:
             microvm = original(spec, **options)
-            control.microvms.change(microvm.microvm_id, state="TERMINATED", state_reason=reason)
+            control.microvms.change(
+                microvm.microvm_id, state="TERMINATED", state_reason=reason, execution_role_arn=role
+            )
             return microvm
 
         control.microvms.run = run  # type: ignore[method-assign]
