@@ -18,7 +18,6 @@ def console() -> NoReturn:
         from .mcp import __main__ as server
 
         server.console()
-        sys.exit()
     # Until the command line is loaded and can tell of it, Ctrl+C ends us as it ends any program: by the signal, and
     # without a traceback of modules that were just being loaded.
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:

@@ -9,6 +9,10 @@ import os
 
 from . import stdio
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 __all__ = ["INSTRUCTIONS", "NAME", "console"]
 
 NAME = "agent-sandbox"
@@ -26,7 +30,7 @@ INSTRUCTIONS = (
 _REMARK = b"vmnest: this is an MCP server, which speaks with programs; `vmnest mcp config` says how. Ctrl+C ends it.\n"
 
 
-def console() -> None:
+def console() -> NoReturn:
     """Serve until the client is gone."""
     # Until the server handles signals, Ctrl+C ends us as it ends any program: by the signal, and without a traceback.
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
@@ -44,6 +48,8 @@ def console() -> None:
     identity = {"name": NAME, "title": "vmnest sandboxes", "version": __version__}
     serving = server.Server(offer.Offer(), identity=identity, instructions=INSTRUCTIONS, write=wire.write)
     program.serve(serving, source=source)
+    # Nothing is left to be done. The interpreter's own way out waits for what threads hold, and for standard error.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -89,11 +89,11 @@ def test_what_cannot_be_meant_says_what_can(line: list[str], says: str, capfd: p
 )
 def test_options_become_settings_of_the_server(words: list[str], seen: str) -> None:
     program = (
-        "import sys, atexit; sys.argv = ['vmnest', *sys.argv[1:]]\n"
-        "from vmnest import settings\n"
-        "def tell(): print(repr(settings.text('target')), repr(settings.text('region')))\n"
-        "atexit.register(tell)\n"
-        "from vmnest import __main__; __main__.console()"
+        "import sys; sys.argv = ['vmnest', *sys.argv[1:]]\n"
+        "from vmnest import __main__, settings\n"
+        "if sys.argv[1:] == ['mcp']:\n"
+        "    print(repr(settings.text('target')), repr(settings.text('region')), file=sys.stderr)\n"
+        "__main__.console()"
     )
     environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
