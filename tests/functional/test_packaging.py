@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -84,6 +86,18 @@ def test_an_installed_wheel_brings_the_command_and_the_guest(wheel: Path, tmp_pa
     assert str(tmp_path) in place
     version = run(python, "-I", "-c", "import vmnest; print(vmnest.__version__)").strip()
     assert version in run(tmp_path / "bin" / "vmnest", "--version")
+    # The MCP server starts, and lists its tools, without the dependencies, which are not there.
+    requests = tmp_path / "requests"
+    requests.write_text(
+        '{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}\n'
+        '{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
+    )
+    for command in (["vmnest", "mcp"], ["vmnest-mcp"]):
+        program = shlex.join([str(tmp_path / "bin" / command[0]), *command[1:]])
+        answers = run("sh", "-c", f"exec {program} <{shlex.quote(str(requests))}").splitlines()
+        assert [json.loads(answer)["id"] for answer in answers] == [0, 1]
+        assert version in answers[0]
+        assert "sandbox_exec" in answers[1]
 
 
 def test_the_metadata_has_a_licence_and_names_no_person_and_no_place(wheel: Path) -> None:
