@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["TOOLS"]
 
 _BUILDS = longer.Works(
-    "build", hint="It may have been started by a server that has ended: image_inspect tells what became of the image."
+    "build",
+    again="It goes on. Call image_build again with nothing but this id.",
+    lost="It may have been started by a server that has ended: image_inspect tells what became of the image.",
 )
 
 

@@ -31,16 +31,18 @@ class Work:
 
     Args:
         do: Does it; is given the work, to tell how far it is.
+        again: How to ask for it again.
 
     Attributes:
         id: What it is known by.
         notes: What its user should know.
     """
 
-    def __init__(self, do: Callable[[Work], dict[str, object]]) -> None:
+    def __init__(self, do: Callable[[Work], dict[str, object]], *, again: str = "") -> None:
         self.id = os.urandom(16).hex()
         self.notes: list[str] = []
         self._do = do
+        self._again = again
         self._told = ""
         self._is_unwanted = False
         self._over = threading.Event()
@@ -85,8 +87,14 @@ class Work:
             call.progress(round(time.monotonic() - self._began, 1), message=self._told or None)
         call.check()
         if not self.is_over:
-            seconds = round(time.monotonic() - self._began, 1)
-            return {"running": True, "id": self.id, "progress": self._told, "seconds": seconds, "notes": self.notes}
+            return {
+                "running": True,
+                "id": self.id,
+                "hint": self._again,
+                "progress": self._told,
+                "seconds": round(time.monotonic() - self._began, 1),
+                "notes": self.notes,
+            }
         if self._failure is not None:
             raise self._failure
         return {**self._data, "running": False, "notes": self.notes}
@@ -105,12 +113,14 @@ class Works:
 
     Args:
         what: How one is called: ``build``.
-        hint: What to do if one is not known any more.
+        again: How to ask for one again.
+        lost: What to do if one is not known any more.
     """
 
-    def __init__(self, what: str, *, hint: str) -> None:
+    def __init__(self, what: str, *, again: str, lost: str) -> None:
         self._what = what
-        self._hint = hint
+        self._again = again
+        self._lost = lost
         self._lock = threading.Lock()
         self._works: dict[str, Work] = {}
 
@@ -121,7 +131,7 @@ class Works:
             errors.UsageError: too many are running.
             errors.VmnestError: it has failed.
         """
-        work = Work(do)
+        work = Work(do, again=self._again)
         with self._lock:
             running = [each.id for each in self._works.values() if not each.is_over]
             if len(running) >= MOST_RUNNING:
@@ -147,6 +157,6 @@ class Works:
             found = self._works.get(identity)
         if found is None:
             raise errors.NotFoundError(
-                f"this server has no {self._what} {errors.quote(identity, limit=60)}", hint=self._hint
+                f"this server has no {self._what} {errors.quote(identity, limit=60)}", hint=self._lost
             )
         return found.attend(call)

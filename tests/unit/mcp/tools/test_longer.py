@@ -18,7 +18,7 @@ Do = Callable[[Work], dict[str, object]]
 
 @pytest.fixture
 def works() -> Works:
-    return Works("build", hint="Look elsewhere.")
+    return Works("build", again="Ask again.", lost="Look elsewhere.")
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_what_is_quick_is_answered_at_once(works: Works, tools: Tools) -> None:
 def test_what_is_not_is_asked_for_again(works: Works, tools: Tools, gate: threading.Event) -> None:
     began = threading.Event()
     first = works.start(waiting_for(gate, began), call=tools.open())
-    assert first["running"] is True
+    assert (first["running"], first["hint"]) == (True, "Ask again.")
     assert len(str(first["id"])) == 32
     assert began.wait(30)
     second = works.attend(str(first["id"]), call=tools.open(progress=True))
