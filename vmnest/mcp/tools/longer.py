@@ -82,9 +82,9 @@ class Work:
         until = time.monotonic() + attendance.MOST_SECONDS
         while not self._over.wait(max(0.0, min(LOOK_SECONDS, until - time.monotonic()))):
             call.check()
+            call.progress(round(time.monotonic() - self._began, 1), message=self._told or None)
             if time.monotonic() >= until:
                 break
-            call.progress(round(time.monotonic() - self._began, 1), message=self._told or None)
         call.check()
         if not self.is_over:
             return {

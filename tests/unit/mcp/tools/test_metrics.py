@@ -22,10 +22,12 @@ def test_one_and_all_are_measured(measured: OpenMeasured, tools: Tools) -> None:
 def test_samples_are_told_as_they_come(measured: OpenMeasured, tools: Tools) -> None:
     measured(TOLD)
     call = tools.open(progress=True)
-    data = tools.data("sandbox_metrics_stream", within=call, name=NAME, samples=2, interval_ms=300)
+    data = tools.data("sandbox_metrics_stream", within=call, name=NAME, samples=2, interval_ms=100)
     assert [each["sample"] for each in data["samples"]] == [0, 1]
     assert (data["remaining"], data["continue_after_ms"]) == (0, None)
-    assert [note["params"]["progress"] for note in tools.notes] == [1, 2]
+    params = tools.notes[0]["params"]
+    assert isinstance(params, dict)
+    assert (params["progress"], params["total"], params["message"]) == (1, 2, "1 of 2 samples")
 
 
 def test_a_minute_is_not_waited_for(measured: OpenMeasured, tools: Tools) -> None:
