@@ -97,7 +97,8 @@ def build_schema(function: Callable[..., object], *, without: tuple[str, ...] = 
         if name not in without and name != "return":
             kind = _kind(annotation)
             default = defaults.get(name)
-            shown = {} if default is None else {"default": default}
+            # A switch that is off is what everybody expects; a list of tools has dozens of them.
+            shown = {} if default is None or default is False else {"default": default}
             properties[name] = {**kind, **shown, "description": described[name]}
     required = [name for name in properties if name not in defaults]
     named = {"required": required} if required else {}

@@ -85,7 +85,7 @@ def test_a_schema_says_what_the_signature_and_the_docstring_say():
             "ports": {"type": "array", "items": {"type": "integer"}, "description": "Ports."},
             "timeout": {"type": "number", "description": "Seconds."},
             "count": {"type": "integer", "default": 5, "description": "How often."},
-            "flag": {"type": "boolean", "default": False, "description": "Whether."},
+            "flag": {"type": "boolean", "description": "Whether."},
         },
         "required": ["name"],
         "additionalProperties": False,

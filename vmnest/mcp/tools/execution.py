@@ -38,11 +38,11 @@ def sandbox_run(
 ) -> dict[str, object]:
     """Run a shell command in a new sandbox, return its output, and remove the sandbox.
 
-    For one-off work. Nothing is kept: for several steps use sandbox_create and sandbox_shell. If the command takes over
-    45 seconds, running is true and the sandbox stays: go on with sandbox_exec_poll(name, id), then sandbox_remove.
+    For several steps: sandbox_create, sandbox_shell. After 45 seconds running is true and the sandbox stays: go on with
+    sandbox_exec_poll(name, id), then sandbox_remove.
 
     Args:
-        command: A line for bash -lc (sh -lc where there is no bash).
+        command: A line for bash -lc, else sh -lc.
         image: Image, a name or an ARN; found by itself.
         role: ARN of the role that code in it gets.
         region: AWS region.
@@ -52,9 +52,9 @@ def sandbox_run(
         egress: Attach the configured egress connector.
         env: Variables to add.
         egress_allow: Hosts that a local sandbox may reach, *.HOST too, or "internet"; none by default.
-        memory: Memory in MiB that it needs.
+        memory: MiB.
         max_bytes: Bytes of each stream to return (20000).
-        local: true: on this machine; false: on AWS.
+        local: true: this machine; false: AWS.
 
     Returns:
         exit_code, success, stdout and stderr as {text, truncated, ...}, shell; running, name, id if it goes on.
@@ -110,8 +110,8 @@ def sandbox_exec(
 ) -> dict[str, object]:
     """Run a program in a sandbox, without a shell: its arguments are passed as they are.
 
-    A status other than 0 is a result. Waits at most 45 seconds: if running is true, go on with sandbox_exec_poll. For
-    pipes, globs and && use sandbox_shell; for servers and long work sandbox_exec_start.
+    A status other than 0 is a result. After 45 seconds running is true: go on with sandbox_exec_poll. For pipes and &&:
+    sandbox_shell; for servers and long work: sandbox_exec_start.
 
     Args:
         name: The sandbox.
@@ -142,11 +142,11 @@ def sandbox_shell(
 ) -> dict[str, object]:
     """Run a shell command line in a sandbox: pipes, &&, redirections, several lines.
 
-    A status other than 0 is a result. Waits at most 45 seconds: if running is true, go on with sandbox_exec_poll.
+    A status other than 0 is a result. After 45 seconds running is true: go on with sandbox_exec_poll.
 
     Args:
         name: The sandbox.
-        command: A line for bash -lc (sh -lc where there is no bash).
+        command: A line for bash -lc, else sh -lc.
         cwd: Working directory (/work).
         env: Variables to add.
         timeout: Seconds until it is ended (120).

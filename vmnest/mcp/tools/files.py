@@ -44,7 +44,7 @@ def sandbox_fs_read(
         encoding: base64 for the bytes as they are.
         offset: First line, from 1; with base64 first byte, from 0.
         limit: Number of lines; with base64 of bytes.
-        max_bytes: Characters to return; 20000 by default.
+        max_bytes: Characters to return (20000).
 
     Returns:
         content {text, truncated, total_bytes, returned_bytes}, encoding, next_offset (null at the end) and its unit.

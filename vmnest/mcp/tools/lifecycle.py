@@ -43,12 +43,12 @@ def sandbox_create(
     For work of several steps: files and processes are kept between calls. For one command: sandbox_run.
 
     Args:
-        name: Its name: letters, digits, dots, underscores and dashes.
+        name: Letters, digits, dots, underscores and dashes.
         image: Image, a name or an ARN; found by itself.
         role: ARN of the role that code in it gets.
         region: AWS region.
-        cpus: CPUs that it needs.
-        memory: Memory in MiB that it needs.
+        cpus: Number of CPUs.
+        memory: MiB.
         egress_connector: Egress connector, a name or an ARN.
         egress: Attach the configured egress connector.
         egress_allow: Hosts that a local sandbox may reach, *.HOST too, or "internet"; none by default.
@@ -56,7 +56,7 @@ def sandbox_create(
         max_duration: Seconds until it ends in any case (28800).
         labels: Labels of your own.
         replace: End the sandbox that has the name.
-        local: true: on this machine; false: on AWS.
+        local: true: this machine; false: AWS.
 
     Returns:
         The sandbox: name, state, microvm_id, endpoint, expires_at and more.
@@ -103,10 +103,10 @@ def sandbox_list(
     Args:
         unnamed: Also MicroVMs of the account that have no name here.
         labels: Only sandboxes that have all of these labels.
-        local: true: only those on this machine; false: only those on AWS.
+        local: true: of this machine; false: of AWS.
 
     Returns:
-        sandboxes: for each its name, state, image_arn, age and more; count.
+        sandboxes {name, state, image_arn, ...}; count.
     """
     data = inventory.list_sandboxes(labels=labels, unnamed=unnamed, local=local)
     found = data["sandboxes"]
@@ -127,7 +127,7 @@ def sandbox_status(*, name: str | None = None) -> dict[str, object]:
 
 
 def sandbox_inspect(*, name: str) -> dict[str, object]:
-    """Show all that is recorded of a sandbox and all that the service says of its MicroVM. To find out what is wrong.
+    """Show all that is recorded of a sandbox and all that the service says of its MicroVM.
 
     Args:
         name: The sandbox.
@@ -139,7 +139,7 @@ def sandbox_inspect(*, name: str) -> dict[str, object]:
 
 
 def sandbox_stop(*, name: str, call: Call) -> dict[str, object]:
-    """Suspend a sandbox: memory, disk and processes are frozen until it is used again. It costs storage only.
+    """Suspend a sandbox: memory, disk and processes are frozen until it is used again.
 
     Args:
         name: The sandbox.
@@ -175,7 +175,7 @@ def sandbox_wait(
     Args:
         name: The sandbox.
         target: The state.
-        timeout: Seconds to wait; at most 45 of them in one call.
+        timeout: Seconds to wait.
 
     Returns:
         The sandbox, its state, and reached_target.

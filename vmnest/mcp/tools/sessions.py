@@ -31,8 +31,7 @@ def sandbox_exec_start(
 ) -> dict[str, object]:
     """Start a program in a sandbox and leave it running: a server, a build, an interpreter that is fed.
 
-    Go on with sandbox_exec_poll. It has a standard input: sandbox_exec_write_stdin. While nobody asks for anything, an
-    idle sandbox is suspended, and the program is frozen with it.
+    Go on with sandbox_exec_poll; sandbox_exec_write_stdin feeds it. With an idle sandbox that is suspended it freezes.
 
     Args:
         name: The sandbox.
@@ -71,7 +70,7 @@ def sandbox_exec_poll(
         id: The program.
         offset: next_offset of the last answer; 0 for all that is kept.
         wait: Seconds to wait for output or the end, up to 45; 0 only looks.
-        max_bytes: Bytes to return; 20000 by default.
+        max_bytes: Bytes to return (20000).
 
     Returns:
         running, exit_code, stdout, stderr, next_offset; missing: bytes that are not kept any more.

@@ -43,13 +43,10 @@ class Tool:
         self._title = title
         self._takes_call = _CALL in function.__annotations__
         self._schema = schema.build_schema(function, without=(_CALL,))
-        # All four are told: what is left out, hosts assume, and not what one would think.
-        self._hints = {
-            "readOnlyHint": reads,
-            "destructiveHint": destroys,
-            "idempotentHint": repeatable or reads,
-            "openWorldHint": is_open,
-        }
+        # Told in full: what is left out, hosts assume, and not what one would think. Of what only reads the two in the
+        # middle mean nothing, and are left out.
+        changes = {} if reads else {"destructiveHint": destroys, "idempotentHint": repeatable}
+        self._hints = {"readOnlyHint": reads, **changes, "openWorldHint": is_open}
 
     def describe(self) -> dict[str, object]:
         """What ``tools/list`` says of it."""

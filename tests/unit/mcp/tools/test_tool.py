@@ -55,10 +55,19 @@ def test_it_is_described_for_models_and_for_hosts():
         "annotations": {
             "title": "Greet",
             "readOnlyHint": True,
-            "destructiveHint": False,
-            "idempotentHint": True,
             "openWorldHint": False,
         },
+    }
+
+
+def test_of_what_changes_something_all_is_told():
+    hints = Tool(greet, title="Greet", destroys=True).describe()["annotations"]
+    assert hints == {
+        "title": "Greet",
+        "readOnlyHint": False,
+        "destructiveHint": True,
+        "idempotentHint": False,
+        "openWorldHint": False,
     }
 
 
