@@ -15,12 +15,13 @@ from pathlib import Path
 import agents
 import commands
 import forward
+import mcp_servers
 import packing
 import sandboxes
 import transfers
 from figures import HEADING, Figure
 
-SECTIONS = ("commands", "agents", "transfers", "sandboxes", "forward", "packing")
+SECTIONS = ("commands", "agents", "transfers", "sandboxes", "forward", "mcp", "packing")
 
 
 def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
@@ -36,6 +37,8 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
             yield from sandboxes.measure(ours=ours, folder=folder, rounds=rounds)
         elif section == "forward":
             yield from forward.measure(ours=ours, theirs=theirs, folder=folder, rounds=max(3, rounds // 3))
+        elif section == "mcp":
+            yield from mcp_servers.measure(ours=ours, theirs=theirs, folder=folder, rounds=max(3, rounds // 2))
         elif section == "packing":
             yield from packing.measure(ours=ours, theirs=theirs, folder=folder, rounds=max(3, rounds // 3))
         else:
