@@ -42,7 +42,7 @@ LEVELS = (
 )
 # The local cloud stands beside the levels: nothing imports it, and it knows the wire, never the client.
 LOCAL = ("errors", "deadline", "settings", "wire", "rendezvous", "aws.signing", "aws.shapes")
-# The package itself only names its public classes; ``python -m vmnest`` is the command line, and ``vmnest mcp`` the server.
+# The package itself only names its public classes; ``python -m vmnest`` is the command line, but for ``vmnest mcp``.
 FRONT_DOORS = {"": (), "__main__": ("cli", "mcp")}
 TYPE_ONLY = {
     "": ("errors", "agent.results", "sandbox"),

@@ -182,7 +182,7 @@ def test_its_output_may_end_before_its_input(environ: dict[str, str]) -> None:
         ["sh", "-c", line, "_", *PROGRAM],
         env=environ,
         cwd="/",
-        input=PING * 50_000,
+        input=PING * 10_000,
         capture_output=True,
         timeout=WAIT_SECONDS,
         check=True,
