@@ -1,7 +1,7 @@
 """A whole piece of work through the MCP server: on this machine, and with ``AGENT_SANDBOX_MCP_E2E=1`` on AWS itself.
 
-On AWS it takes credentials, region, image and role as vmnest finds them. It starts two MicroVMs there, which cost money,
-and ends them.
+On AWS it takes credentials, region, image and role as vmnest finds them. It starts two MicroVMs there, which cost
+money, and ends them.
 """
 
 from __future__ import annotations

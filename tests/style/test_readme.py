@@ -50,7 +50,9 @@ def test_its_tables_are_what_the_code_says() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("part", ["globals", "settings", "statuses", "exec-statuses", "errors", "mcp-tools", "mcp-resources"])
+@pytest.mark.parametrize(
+    "part", ["globals", "settings", "statuses", "exec-statuses", "errors", "mcp-tools", "mcp-resources"]
+)
 def test_it_has_the_table(part: str) -> None:
     assert f"\n.. generated: {part}\n" in TEXT
 
