@@ -223,8 +223,11 @@ def _look(
 
 
 def _may_ask_singly(failure: errors.VmnestError) -> bool:
-    """Who may not list them may well look at one, which is another action; all else would fail again."""
-    return isinstance(failure, errors.AccessDeniedError)
+    """Who may not list them may well look at one, which is another action; of a list that is nonsense, one may be none.
+
+    All else would fail again.
+    """
+    return isinstance(failure, (errors.AccessDeniedError, errors.AnswerInvalidError))
 
 
 def _unnamed(

@@ -104,6 +104,13 @@ def test_who_may_not_read_the_list_asks_one_by_one(fleet: Fleet, record_as: Reco
     assert fleet.asked == {"list": 1, "get": 11}
 
 
+def test_of_a_list_that_is_nonsense_each_is_asked_for(fleet: Fleet, record_as: Recording) -> None:
+    fleet.add("microvm-web")
+    fleet.add("microvm-nobodys", startedAt="yesterday")
+    record_as("web")
+    assert [(each["name"], each["state"]) for each in listed(unnamed=True)] == [("web", "RUNNING")]
+
+
 def test_a_list_that_fails_is_not_asked_again_for_each(fleet: Fleet, record_as: Recording) -> None:
     fleet.refused["list"] = 400
     record_many(fleet, record_as, 11)
