@@ -205,6 +205,12 @@ def _offer_names(parser: words.Parser, parts: words.Split, *, current: str) -> O
         return _offer_places(current, is_local=is_local)
     if kind == "SHELL":
         return Offer((shell, "") for shell in SHELLS)
+    if kind == "config":
+        return Offer([("config", "Print what makes a host program start the server")])
+    if kind == "CLIENT":
+        from . import hosts
+
+        return Offer((client, host.title) for client, host in hosts.HOSTS.items())
     return Offer(adds=DIRECTORIES if kind == "DIR" else NOTHING)
 
 
