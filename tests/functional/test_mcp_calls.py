@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.cloud import LocalCloud
-from tests.support.mcp_process import Server, open_server, six_variables
+from tests.support.mcp_process import WAIT_SECONDS, Server, open_server, six_variables
 
 NAME = "web"
 SOON_SECONDS = 5.0
@@ -193,20 +196,44 @@ def check_envelope(tool: dict[str, Any], result: dict[str, Any]) -> None:
         assert error["message"]
 
 
-def test_the_command_line_and_the_server_share_their_sandboxes(calls: Server, environ: dict[str, str]) -> None:
-    """Whatever one of them makes, the other sees at once, and nothing is lost."""
+def test_the_command_line_and_servers_share_their_sandboxes(calls: Server, environ: dict[str, str]) -> None:
+    """Whatever one of them makes the others see at once, and nothing is lost when all of them make some together."""
+    names = [NAME]
     with open_server(environ) as other:
-        assert [each["name"] for each in other.data("sandbox_list")["sandboxes"]] == [NAME]
-        assert other.data("sandbox_shell", name=NAME, command="echo shared")["stdout"]["text"] == "shared\n"
+        lines = []
+        for number in range(2):
+            names += [f"ours{number}", f"theirs{number}", f"line{number}"]
+            command = [sys.executable, "-m", "vmnest", "create", f"line{number}", "--json"]
+            lines.append(subprocess.Popen(command, env=environ, cwd="/", stdout=subprocess.PIPE))
+            for server, whose in ((calls, "ours"), (other, "theirs")):
+                arguments = {"name": f"{whose}{number}"}
+                server.modern(number, "tools/call", name="sandbox_create", arguments=arguments)
+        for server in (calls, other):
+            for _ in range(2):
+                assert server.next()["result"]["structuredContent"]["ok"]
+        for line in lines:
+            assert json.loads(line.communicate(timeout=WAIT_SECONDS)[0])["state"] == "RUNNING"
+        for server in (calls, other):
+            assert sorted(each["name"] for each in server.data("sandbox_list")["sandboxes"]) == sorted(names)
+        for name in names[1:]:
+            assert other.data("sandbox_remove", name=name)["removed"]
+        assert [each["name"] for each in calls.data("sandbox_list")["sandboxes"]] == [NAME]
 
 
-def test_the_end_of_its_input_during_a_call_ends_the_server_and_the_command(
-    calls: Server, environ: dict[str, str]
+@pytest.mark.parametrize("way", ["end of input", "signals"])
+def test_the_end_during_a_call_ends_the_server_and_the_command(
+    calls: Server, environ: dict[str, str], way: str
 ) -> None:
     """Vector 19."""
+    mark = f"left{len(way)}"
     with open_server(environ) as server:
-        begin_sleep(server, 1, "left")
+        begin_sleep(server, 1, mark)
         began = time.monotonic()
-        assert server.end() == 0
+        if way == "signals":
+            server.process.send_signal(signal.SIGINT)
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(WAIT_SECONDS) == 0
+        else:
+            assert server.end() == 0
         assert time.monotonic() - began < SOON_SECONDS
-    wait_for(calls, "! pgrep -f ^left")
+    wait_for(calls, f"! pgrep -f ^{mark}")
