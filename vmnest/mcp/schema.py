@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import json
-import math
 
 from .. import errors
 
@@ -32,6 +31,7 @@ _KINDS: Mapping[str, Mapping[str, object]] = {
     "dict[str, str]": {"type": "object", "additionalProperties": {"type": "string"}},
 }
 _OPTIONAL = " | None"
+MOST = 2**53  # and its negative: what every JSON reader keeps exactly, and more than anything here can be
 _CHOICE = "Literal["
 
 
@@ -186,7 +186,7 @@ def _read(text: str) -> object:
 
 
 def _number(value: object, *, is_whole: bool) -> int | float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -MOST <= value <= MOST:
         return None
     if is_whole:
         return int(value) if value == int(value) else None

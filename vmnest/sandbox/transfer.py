@@ -172,10 +172,10 @@ def check_patterns(exclude: Sequence[str]) -> list[bytes]:
     """
     if isinstance(exclude, (str, bytes)) or not all(isinstance(each, str) for each in exclude):
         raise errors.UsageError(f"exclude must be a list of patterns: {exclude!r}")
-    encoded = [os.fsencode(each) for each in exclude]
     try:
+        encoded = [os.fsencode(each) for each in exclude]
         patterns.Patterns(encoded)
-    except ValueError as error:
+    except ValueError as error:  # or there are no such bytes
         raise errors.UsageError(f"exclude: {error}") from None
     return encoded
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["TOOLS"]
 
 MOST_WAIT_SECONDS = 45.0
+LONGEST_NUMBER = 3  # digits of a signal
 
 
 def sandbox_exec_start(
@@ -129,7 +130,8 @@ def sandbox_exec_signal(
     Returns:
         delivered: false if nobody was left to get it.
     """
-    return sessions.signal_session(name=name, id=id, signal=int(signal) if signal.isdecimal() else signal)
+    is_number = signal.isdecimal() and len(signal) <= LONGEST_NUMBER
+    return sessions.signal_session(name=name, id=id, signal=int(signal) if is_number else signal)
 
 
 def sandbox_exec_close(
