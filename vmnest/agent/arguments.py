@@ -173,7 +173,7 @@ def check_signal(value: str | int) -> str:
         except ValueError:
             return str(int(value))
     name = value.upper().removeprefix("SIG") if isinstance(value, str) else ""
-    if name.isdecimal() and int(name) in SIGNALS:
+    if name.isdecimal() and int(name[:9]) in SIGNALS and len(name) <= 9:
         return check_signal(int(name))
     # The guest's own list counts: this machine may be of another kind.
     if not re.fullmatch(r"[A-Z][A-Z0-9+-]{1,15}", name):

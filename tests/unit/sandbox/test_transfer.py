@@ -298,7 +298,7 @@ def test_what_is_excluded_is_left_out_either_way(
     assert {str(path.relative_to(here / "back")) for path in (here / "back").rglob("*")} == everything - gone
 
 
-@pytest.mark.parametrize("wrong", ["*.o", [""], [3], b"x", ["x" * 5000], ["\ud800"]], ids=lambda wrong: ascii(wrong)[:20])
+@pytest.mark.parametrize("wrong", ["*.o", [""], [3], b"x", ["x" * 5000], ["\ud800"]], ids=lambda each: ascii(each)[:20])
 def test_patterns_that_cannot_be_meant_are_refused(files: Files, here: Path, there: Path, wrong: Any) -> None:
     for call in (files.upload, files.download):
         with pytest.raises(errors.UsageError, match="exclude"):

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["TOOLS"]
 
 MOST_WAIT_SECONDS = 45.0
-LONGEST_NUMBER = 3  # digits of a signal
 
 
 def sandbox_exec_start(
@@ -130,8 +129,7 @@ def sandbox_exec_signal(
     Returns:
         delivered: false if nobody was left to get it.
     """
-    is_number = signal.isdecimal() and len(signal) <= LONGEST_NUMBER
-    return sessions.signal_session(name=name, id=id, signal=int(signal) if is_number else signal)
+    return sessions.signal_session(name=name, id=id, signal=signal)
 
 
 def sandbox_exec_close(

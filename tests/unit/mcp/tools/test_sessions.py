@@ -81,6 +81,6 @@ def test_what_is_wrong_is_said(box: Tools) -> None:
         "base64"
         in box.error("sandbox_exec_write_stdin", name="web", id=started["id"], data="é", encoding="base64")["message"]
     )
-    for signal in ("NOPE", "9" * 5000):
-        assert box.error("sandbox_exec_signal", name="web", id=started["id"], signal=signal)["code"] == "bad_argument"
+    for signal, code in (("NOPE", "bad_argument"), ("9" * 5000, "usage"), ("99", "usage")):
+        assert box.error("sandbox_exec_signal", name="web", id=started["id"], signal=signal)["code"] == code
     assert box.error("sandbox_exec_poll", name="web", id=started["id"], offset=-1)["code"] == "usage"
