@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import PROGRAM, Cli, Done, bare_environ
-from tests.support.cloud import living_processes
+from tests.support.cloud import await_processes, living_processes
 from tests.support.paths import ROOT
 from vmnest import rendezvous
 
@@ -130,7 +130,7 @@ def ground() -> Iterator[Ground]:
     if one.daemon is not None:
         one.signal_daemon(signal.SIGCONT)
         one.cli("local", "down", "--force")
-    left = living_processes(folder)
+    left = await_processes(folder)
     for line in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(line.split()[0]), signal.SIGKILL)

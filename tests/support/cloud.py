@@ -113,12 +113,18 @@ def end_daemon(process: subprocess.Popen[bytes], folder: str) -> None:
         process.kill()
         process.wait()
         raise
+    left = await_processes(folder)
+    assert not left, f"processes outlived the daemon: {left}"
+
+
+def await_processes(folder: str) -> list[str]:
+    """What is left of the processes that name the folder, after a while in which they may end."""
     left = living_processes(folder)
     end = time.monotonic() + END_SECONDS  # what it had begun to remove is removed to the end, on a busy disk slowly
     while left and time.monotonic() < end:
         time.sleep(0.05)
         left = living_processes(folder)
-    assert not left, f"processes outlived the daemon: {left}"
+    return left
 
 
 def living_processes(folder: str) -> list[str]:
