@@ -206,7 +206,7 @@ def _offer_names(parser: words.Parser, parts: words.Split, *, current: str) -> O
     if kind == "SHELL":
         return Offer((shell, "") for shell in SHELLS)
     if kind == "config":
-        return Offer([("config", "Print what makes a host program start the server")])
+        return Offer(iter([("config", "Print what makes a host program start the server")]))
     if kind == "CLIENT":
         from . import hosts
 
