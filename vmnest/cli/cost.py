@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ops import cost
-from . import output, tables, terminal, words
+from . import inventory, output, render, tables, terminal, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     output.result(data, options=options, text="\n".join(_parts(data)))
     if not data["sandboxes"]:
         output.remark(f"there are no sandboxes{' on this machine' if options.local else ''}", options=options)
-    for message in dict.fromkeys(_remarks(data)):
-        output.remark(message, options=options)
+    output.remark_failures(_remarks(data), options=options)
     return 0
 
 
@@ -153,26 +152,29 @@ def _dollars(amount: float) -> str:
     return f"${amount:.4f}" if amount < 1 else f"${amount:,.2f}"
 
 
-def _remarks(data: Mapping[str, object]) -> Iterator[str]:
-    """Why something is not known."""
+def _remarks(data: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Why something is not known, and the error if it is one."""
     total = data["total"]
     assert isinstance(total, dict)
     left_out = max(total["left_out"].values())
     if left_out and len(_items(data, "sandboxes")) > 1:
-        yield f"the total leaves out what is not known of {left_out} of them"
+        yield f"the total leaves out what is not known of {left_out} of them", None
+    without: dict[str, list[object]] = {}
     for sandbox in _items(data, "sandboxes"):
         reasons = sandbox["reasons"]
         assert isinstance(reasons, list)
         if any(sandbox[amount] is None for amount in _AMOUNTS):
-            yield f"{sandbox['name'] or sandbox['microvm_id']}: {'; '.join(map(str, reasons))}"
+            without.setdefault("; ".join(map(str, reasons)), []).append(sandbox["name"] or sandbox["microvm_id"])
+    for reason, names in without.items():
+        yield f"{render.render_names(names)}: {reason}", None
     for image in _items(data, "images"):
         if image["reason"]:
             title = f"{str(image['image_arn']).rpartition(':')[2]} {image['image_version']}"
-            yield f"what keeping {title} costs, and starting from it, is left out: {image['reason']}"
+            yield f"what keeping {title} costs, and starting from it, is left out: {image['reason']}", None
     for place in _items(data, "failed"):
         error = place["error"]
         assert isinstance(error, dict)
-        yield f"{place['region'] or place['target']} is left out: {error['message']}"
+        yield f"{inventory.place_of(place)} is left out: {error['message']}", error
 
 
 def _items(data: Mapping[str, object], name: str) -> list[dict[str, object]]:

@@ -79,8 +79,7 @@ def _render(shown: errors.VmnestError, error: BaseException, *, json: bool, debu
         wire = shown.to_wire()
         return render.render_json({"error": {**wire, "traceback": trace} if trace else wire})
     red, plain = ("\x1b[1;31m", "\x1b[0m") if terminal.want_colour(terminal.STDERR) else ("", "")
-    # A hint may have several lines: what somebody else's program printed.
-    hint = "".join(f"  {render.to_printable(line)}\n" for line in errors.redact(shown.hint or "").split("\n") if line)
+    hint = render.render_hint(errors.redact(shown.hint or ""))
     return f"{trace}{red}vmnest:{plain} {render.to_printable(shown.message)}\n{hint}"
 
 

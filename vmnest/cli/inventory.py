@@ -9,11 +9,11 @@ from . import output, render, tables, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from . import verbs
 
-__all__ = ["build_parser", "labels_of", "run"]
+__all__ = ["build_parser", "labels_of", "place_of", "run"]
 
 
 class _Options(words.Options):
@@ -93,11 +93,17 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     output.result(data, options=options, text=_table(listed, wide=options.wide) if listed else "")
     if not listed:
         output.remark(_none(options), options=options)
-    for message in dict.fromkeys(_reason(each) for each in listed if "error" in each):
-        output.remark(message, options=options)
-    for each in failed:
-        output.remark(f"{_place(each)} could not be asked: {_reason(each)}", options=options)
+    output.remark_failures(_failures(listed, failed), options=options)
     return 0
+
+
+def _failures(
+    listed: Sequence[Mapping[str, object]], failed: Sequence[Mapping[str, object]]
+) -> Iterator[tuple[str, object]]:
+    """Why states are not known; what is so for a whole place is told of that."""
+    told = {_reason(each) for each in failed}
+    yield from ((_reason(each), each["error"]) for each in listed if "error" in each and _reason(each) not in told)
+    yield from ((f"{place_of(each)} could not be asked: {_reason(each)}", each["error"]) for each in failed)
 
 
 def _items(data: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
@@ -111,9 +117,12 @@ def _reason(each: Mapping[str, object]) -> str:
     return str(error["message"])
 
 
-def _place(each: Mapping[str, object]) -> str:
+def place_of(each: Mapping[str, object]) -> str:
+    """Where it is, or was to be: the subject of a sentence."""
     if each["target"] == settings.TARGET_LOCAL:
         return "the local cloud"
+    if each["target"] != settings.TARGET_AWS:
+        return str(each["target"])
     return f"AWS, {each['region']}," if each["region"] else "AWS"
 
 

@@ -304,15 +304,17 @@ def _members(value: object) -> Mapping[str, object]:
 
 
 def _reasons(listed: Sequence[Mapping[str, object]], *, closely: bool = False) -> list[str]:
-    """Why there are no figures, of a table only where the state does not say it."""
-    found = []
+    """Why there are no figures, of a table only where the state does not say it; each reason once."""
+    found: dict[object, list[object]] = {}
     for sandbox in listed:
         agent, cloudwatch = (_members(sandbox[source]) for source in (gauges.AGENT, gauges.CLOUDWATCH))
         said = [agent["reason"]] if closely or sandbox["state"] not in _TELLING_STATES else []
         if closely or (cloudwatch["code"] and not agent["figures"]):
             said.append(None if sandbox["target"] == settings.TARGET_LOCAL else cloudwatch["reason"])
-        found += [render.to_printable(f"{sandbox['name']}: {reason}") for reason in said if reason]
-    return found
+        for reason in said:
+            if reason:
+                found.setdefault(reason, []).append(sandbox["name"])
+    return [render.to_printable(f"{render.render_names(names)}: {reason}") for reason, names in found.items()]
 
 
 def _percent(share: object) -> str | None:

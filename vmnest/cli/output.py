@@ -17,6 +17,7 @@ __all__ = [
     "is_local",
     "progress",
     "remark",
+    "remark_failures",
     "remark_local_cloud",
     "remark_unusual_place",
     "result",
@@ -48,6 +49,22 @@ def remark(text: str | None, *, options: Options) -> None:
     """A line for the user beside the result. Not with ``--json``, where standard error is for a JSON error alone."""
     if text and not options.quiet and not options.json:
         terminal.tell(f"vmnest: {render.to_printable(text)}\n")
+
+
+def remark_failures(failures: Iterable[tuple[str, object]], *, options: Options) -> None:
+    """Remarks on what went wrong beside the result: a text and an error (as JSON has it) each.
+
+    What was said already is not said again. Below it stands what to do, if that is known.
+    """
+    told: set[str] = set()
+    for text, error in failures:
+        if text not in told:
+            told.add(text)
+            remark(text, options=options)
+            hint = error.get("hint") if isinstance(error, dict) else None
+            if hint and hint not in told and not options.quiet and not options.json:
+                told.add(hint)
+                terminal.tell(render.render_hint(hint))
 
 
 def remark_unusual_place(*, options: Options) -> None:

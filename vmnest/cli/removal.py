@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..ops import pruning, removal
-from . import asking, output, render, tables, values, words
+from . import asking, inventory, output, render, tables, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,8 +95,9 @@ def _remove(options: _RemoveOptions) -> None:
         report = _items(error.details, "report")
         if report and not options.json:
             _show(report, data={}, options=options)
-            for each in [each for each in report if "error" in each][1:]:
-                output.remark(_reason(each), options=options)
+            others = [each for each in report if "error" in each][1:]
+            told = [(_of_one(each), each["error"]) for each in others if _reason(each) != error.message]
+            output.remark_failures(told, options=options)
         raise
     _show(_items(data, "removed"), data=data, options=options)
     if not chosen:
@@ -122,10 +123,18 @@ def _show(report: Sequence[Mapping[str, object]], *, data: object, options: word
             )
 
 
+_MISSING = "not found"
+
+
+def _of_one(each: Mapping[str, object]) -> str:
+    """A reason, with the name that it is about."""
+    return _reason(each) if _result(each) == _MISSING else f"{each['name']}: {_reason(each)}"
+
+
 def _result(each: Mapping[str, object]) -> str:
     error = each.get("error")
     if isinstance(error, dict):
-        return "not found" if error["code"] == errors.SandboxNotFoundError.code else "failed"
+        return _MISSING if error["code"] == errors.SandboxNotFoundError.code else "failed"
     if not each["removed"]:
         return "not recorded"
     return "ended" if each["was_there"] else "gone already"
@@ -145,7 +154,8 @@ def _prune(options: _PruneOptions) -> int:
     if options.dry_run or not found:
         data = {**planned, "dry_run": True} if options.dry_run else planned
         output.result(data, options=options, text=_table(found, _TO_DO))
-        output.remark("nothing was changed" if found else "there is nothing to prune", options=options)
+        if found or not planned["failed"]:  # else nobody knows
+            output.remark("nothing was changed" if found else "there is nothing to prune", options=options)
         return _tell(planned, options=options)
     ends = [each for each in found if each["action"] == pruning.END]
     if ends and not options.yes:
@@ -193,17 +203,21 @@ def _table(found: Sequence[Mapping[str, object]], results: Mapping[str, str]) ->
 def _tell(data: Mapping[str, object], *, options: words.Options) -> int:
     """What was left as it is, and why."""
     for each in _items(data, "doubtful"):
-        place = f"AWS, {each['region']}," if each["region"] else "AWS"
         output.remark(
-            f"{each['name']} was kept: {place} does not know its MicroVM, which may be in another account; "
-            f"vmnest rm {each['name']} forgets it",
+            f"{each['name']} was kept: {inventory.place_of(each)} does not know its MicroVM, which may be in another "
+            f"account; vmnest rm {each['name']} forgets it",
             options=options,
         )
     failed = _items(data, "failed")
-    for each in failed:
-        what = each.get("name") or each.get("microvm_id") or each["target"]
-        output.remark(f"{what} was kept: {_reason(each)}", options=options)
+    output.remark_failures([(_why_kept(each), each["error"]) for each in failed], options=options)
     return 1 if failed else 0
+
+
+def _why_kept(each: Mapping[str, object]) -> str:
+    what = each.get("name") or each.get("microvm_id")
+    if what is None:
+        return f"{inventory.place_of(each)} could not be asked: {_reason(each)}"
+    return f"{what} was kept: {_reason(each)}"
 
 
 def _items(data: Mapping[str, object], name: str) -> list[Mapping[str, object]]:

@@ -6,22 +6,25 @@ import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
 __all__ = [
     "render_age",
     "render_age_since",
     "render_duration",
+    "render_hint",
     "render_json",
     "render_members",
     "render_moment",
+    "render_names",
     "render_time_until",
     "to_printable",
     "width",
 ]
 
 _ABSENT = "-"
+_MOST_NAMES = 4
 
 
 def to_printable(value: object) -> str:
@@ -56,6 +59,18 @@ def render_members(members: Iterable[tuple[str, object]]) -> str:
     shown = [(to_printable(name), to_printable(value)) for name, value in members if value is not None]
     widest = max((len(name) for name, _ in shown), default=0)
     return "".join(f"{name.ljust(widest)}  {value}\n" for name, value in shown)
+
+
+def render_names(names: Sequence[object]) -> str:
+    """``a, b, c and 5 more``."""
+    shown = names if len(names) <= _MOST_NAMES + 1 else names[:_MOST_NAMES]
+    more = f" and {len(names) - len(shown)} more" if len(shown) < len(names) else ""
+    return ", ".join(map(str, shown)) + more
+
+
+def render_hint(hint: str) -> str:
+    """What to do about an error, below its line. It may have several lines: what somebody else's program printed."""
+    return "".join(f"  {to_printable(line)}\n" for line in hint.split("\n") if line)
 
 
 def render_json(value: object, *, indented: bool = False) -> str:

@@ -93,7 +93,7 @@ def test_all_shows_what_has_no_name_by_its_id_and_what_cannot_be_asked(
     assert main(["cost", "--all"]) == 0
     captured = capfd.readouterr()
     assert "(microvm-lost)  RUNNING" in captured.out
-    assert "vmnest: us-east-1 is left out: " in captured.err
+    assert "vmnest: AWS, us-east-1, is left out: " in captured.err
 
 
 def test_in_a_narrow_window_lines_break_between_words(priced: Account, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,8 +88,9 @@ def test_one_reason_that_many_states_are_unknown_is_told_once(
     assert main(["ls"]) == 0
     captured = capfd.readouterr()
     assert captured.out.count("UNKNOWN") == 2
-    assert captured.err.count("credentials") >= 1
-    assert len(captured.err.splitlines()) == 1
+    reason, advice = captured.err.splitlines()
+    assert "aws configure" in advice
+    assert reason.startswith("vmnest: no AWS credentials")
     assert main(["-q", "ls"]) == 0
     assert capfd.readouterr().err == ""
 
@@ -126,7 +127,28 @@ def test_all_shows_what_has_no_name_and_says_who_could_not_be_asked(
     assert [row[0] for row in rows(capfd, "--all")] == ["NAME", "web", "-"]
     fleet.refused["list"] = 403
     assert main(["ls", "--all"]) == 0
-    assert capfd.readouterr().err.startswith("vmnest: AWS, us-east-1, could not be asked: ListMicrovms: not authorized")
+    reason, advice = capfd.readouterr().err.splitlines()
+    assert reason.startswith("vmnest: AWS, us-east-1, could not be asked: ListMicrovms: not authorized")
+    assert "Allow the named action" in advice
+
+
+def test_what_is_so_for_a_place_is_not_told_for_each_sandbox_in_it_too(
+    fleet: Fleet, record_as: Recording, capfd: pytest.CaptureFixture[str]
+) -> None:
+    record_as("web")
+    fleet.refused["list"] = 400
+    assert main(["ls", "--all"]) == 0
+    assert capfd.readouterr().err.splitlines()[:1] == [
+        "vmnest: AWS, us-east-1, could not be asked: ListMicrovms: no (ValidationException)"
+    ]
+
+
+def test_a_target_of_a_later_version_is_called_by_its_name(
+    fleet: Fleet, record_as: Recording, capfd: pytest.CaptureFixture[str]
+) -> None:
+    record_as("far", target="moon")
+    assert main(["ls", "--all"]) == 0
+    assert capfd.readouterr().err.startswith("vmnest: moon could not be asked: sandbox far is on the target 'moon'")
 
 
 @pytest.mark.parametrize(

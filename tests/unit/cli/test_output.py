@@ -33,6 +33,20 @@ def test_a_remark_goes_beside_the_result_unless_it_is_not_wanted(capfd: pytest.C
     assert capfd.readouterr() == ("", "vmnest: note \\x1b\n")
 
 
+def test_failures_beside_a_result_are_told_once_with_what_to_do(capfd: pytest.CaptureFixture[str]) -> None:
+    failures = [
+        *(("a: no", {"hint": "Try\nagain."}), ("b: no", {"hint": "Try\nagain."}), ("a: no", {"hint": None})),
+        *(("c: no", None), ("d: no", {})),
+    ]
+    output.remark_failures(failures, options=options())
+    assert capfd.readouterr().err.splitlines() == [
+        *("vmnest: a: no", "  Try", "  again.", "vmnest: b: no", "vmnest: c: no", "vmnest: d: no"),
+    ]
+    output.remark_failures(failures, options=options(json=True))
+    output.remark_failures(failures, options=options(quiet=True))
+    assert capfd.readouterr().err == ""
+
+
 def test_a_warning_of_the_library_is_a_remark(capfd: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("vmnest.sandbox.launch")
     with output.warnings_as_remarks(options=options()):

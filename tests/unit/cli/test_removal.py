@@ -56,6 +56,25 @@ def test_rm_goes_through_all_names_and_ends_with_the_first_failure(
     assert [each["name"] for each in error["details"]["report"]] == ["nobody", "far"]
 
 
+def test_rm_says_which_name_a_failure_is_about_and_one_that_all_share_once(
+    fleet: Fleet, record_as: Recording, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b", "c"):
+        record_as(name)
+    fleet.refused["end"] = 403
+    refused = "TerminateMicrovm: not authorized (AccessDeniedException)"
+    assert main(["rm", "a", "b", "c"]) == 1
+    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("vmnest")]
+    assert told == [f"vmnest: {refused}"]
+    assert main(["rm", "nobody", "b", "c"]) == 3
+    told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("vmnest")]
+    assert told == [
+        f"vmnest: b: {refused}",
+        f"vmnest: c: {refused}",
+        "vmnest: no sandbox named 'nobody' is recorded",
+    ]
+
+
 def test_rm_can_be_told_that_a_missing_name_is_fine(capfd: pytest.CaptureFixture[str], fleet: Fleet) -> None:
     assert main(["rm", "nobody", "--force"]) == 0
     assert cells(capfd.readouterr().out)[1] == ["nobody", "-", "not recorded"]
@@ -171,6 +190,17 @@ def test_prune_tells_what_it_kept_and_why(
     assert results(captured.out) == {"over": "forgotten"}
     assert "lost was kept: AWS, us-east-1, does not know its MicroVM" in captured.err
     assert "old was kept: TerminateMicrovm: not authorized" in captured.err
+
+
+def test_prune_does_not_say_that_there_is_nothing_where_nobody_knows(
+    fleet: Fleet, record_as: Recording, capfd: pytest.CaptureFixture[str]
+) -> None:
+    record_as("web")
+    fleet.refused.update(get=400, list=400)
+    assert main(["prune"]) == 1
+    assert capfd.readouterr().err.startswith("vmnest: web was kept: GetMicrovm: no (ValidationException)\n  Check what")
+    assert main(["prune", "--all", "--older-than", "1h"]) == 1
+    assert "vmnest: AWS, us-east-1, could not be asked: ListMicrovms: no" in capfd.readouterr().err
 
 
 def test_prune_of_nothing_writes_nothing(

@@ -17,6 +17,7 @@ from vmnest.cli.render import (
     render_json,
     render_members,
     render_moment,
+    render_names,
     render_time_until,
     to_printable,
     width,
@@ -108,3 +109,10 @@ def test_a_moment_is_told_by_the_clock_of_this_place(monkeypatch: pytest.MonkeyP
 )
 def test_a_duration_is_told_exactly(seconds: int, text: str) -> None:
     assert render_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(1, "0"), (5, "0, 1, 2, 3, 4"), (6, "0, 1, 2, 3 and 2 more"), (200, "0, 1, 2, 3 and 196 more")]
+)
+def test_of_many_names_some_are_shown(count: int, shown: str) -> None:
+    assert render_names(range(count)) == shown
