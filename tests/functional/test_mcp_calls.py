@@ -196,6 +196,25 @@ def check_envelope(tool: dict[str, Any], result: dict[str, Any]) -> None:
         assert error["message"]
 
 
+def test_every_resource_can_be_read_in_both_eras(calls: Server) -> None:
+    """Vectors 13 and 17."""
+    calls.shake_hands()
+    listed = calls.result("resources/list")["resources"]
+    assert {each["uri"].removeprefix("agent-sandbox://") for each in listed} == {
+        *("runtime", "infra", "sandboxes", "images", "policy", "schemas/sandbox-create")
+    }
+    for each in listed:
+        read = calls.result("resources/read", uri=each["uri"])
+        assert (read["resultType"], read["ttlMs"], read["cacheScope"]) == ("complete", 0, "private")
+        (content,) = read["contents"]
+        assert (content["uri"], content["mimeType"]) == (each["uri"], "application/json")
+        assert isinstance(json.loads(content["text"]), dict)
+    calls.request("old", "resources/read", {"uri": "agent-sandbox://sandboxes"})
+    old = calls.next()["result"]
+    assert set(old) == {"contents"}
+    assert [box["name"] for box in json.loads(old["contents"][0]["text"])["sandboxes"]] == [NAME]
+
+
 def test_the_command_line_and_servers_share_their_sandboxes(calls: Server, environ: dict[str, str]) -> None:
     """Whatever one of them makes the others see at once, and nothing is lost when all of them make some together."""
     names = [NAME]
