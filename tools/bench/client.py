@@ -1,9 +1,10 @@
-"""The library of one side at work on an agent; run by ``transfers`` with the Python of that side's environment.
+"""The library of one side at work; run by ``clients`` with the Python of that side's environment.
 
-    python client.py ours|theirs URL write|read|execs FILE PATH|COUNT
+    python client.py ours|theirs URL write|read|execs|calls FILE PATH|COUNT
 
-Prints what it took and the largest memory of this process as JSON. Each side does it as its users would: vmnest sends
-a file, and the upstream package, which knows no files, what was read from one.
+``calls`` asks the control plane at the URL, all else an agent there. Prints what it took and the largest memory of this
+process as JSON. Each side does it as its users would: vmnest sends a file, and the upstream package, which knows no
+files, what was read from one.
 """
 
 from __future__ import annotations
@@ -16,9 +17,39 @@ from collections.abc import Callable
 from pathlib import Path
 
 EXECS_AT_ONCE = 8
+MICROVM_ID = "microvm-00000000-0000-4000-8000-000000000000"
+
+
+def _our_calls(count: int) -> Callable[[], None]:
+    from vmnest import target
+    from vmnest.deadline import Deadline
+
+    microvms = target.resolve(local=False).control(deadline=Deadline(60)).microvms
+    microvms.get(MICROVM_ID, deadline=Deadline(60))
+
+    def call_all() -> None:
+        for _ in range(count):
+            assert microvms.get(MICROVM_ID, deadline=Deadline(60)).state == "RUNNING"
+
+    return call_all
+
+
+def _their_calls(count: int) -> Callable[[], None]:
+    from agent_sandbox.control_plane import ControlPlane  # type: ignore[import-not-found]
+
+    control = ControlPlane()
+
+    async def call_all() -> None:
+        for _ in range(count):
+            assert (await control.get_microvm(MICROVM_ID)).status == "RUNNING"
+
+    asyncio.run(control.get_microvm(MICROVM_ID))
+    return lambda: asyncio.run(call_all())
 
 
 def _ours(url: str, action: str, local: str, remote: str) -> Callable[[], None]:
+    if action == "calls":
+        return _our_calls(int(remote))
     from concurrent.futures import ThreadPoolExecutor
 
     from vmnest.agent.client import AgentClient
@@ -41,6 +72,8 @@ def _ours(url: str, action: str, local: str, remote: str) -> Callable[[], None]:
 
 
 def _theirs(url: str, action: str, local: str, remote: str) -> Callable[[], None]:
+    if action == "calls":
+        return _their_calls(int(remote))
     # Found by the Python of the other environment only.
     from agent_sandbox.agent_client import AgentClient  # type: ignore[import-not-found]
 

@@ -3,12 +3,14 @@
     python endpoint.py [CERTIFICATE KEY]
 
 It prints its port, and serves ``/bytes/N``, ``/events`` (ten of them, 50 ms apart, each with the moment at which it was
-sent) and ``/socket``, an upgrade after which it says nothing. It checks nothing, and its agent has no extensions.
+sent), ``/echo``, an upgrade after which it sends back all that it gets, and ``/socket``, one after which it says
+nothing. Its agent has no extensions; as a control plane it knows GetMicrovm. It checks nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import ssl
 import sys
@@ -18,6 +20,14 @@ import time
 BLOCK = bytes(1 << 20)
 EVENTS = 10
 PAUSE_SECONDS = 0.05
+MICROVM = {
+    "state": "RUNNING",
+    "endpoint": "microvm.example.com",
+    "imageArn": "arn:aws:lambda:us-east-1:123456789012:microvm-image:bench",
+    "imageVersion": "1.0",
+    "maximumDurationInSeconds": 28800,
+    "startedAt": 1760000000.0,
+}
 
 
 def _serve(raw: socket.socket, context: ssl.SSLContext | None) -> None:
@@ -42,14 +52,22 @@ def _answer(sock: socket.socket, target: str) -> bool:
         _send_bytes(sock, int(target.rpartition("/")[2]))
     elif target == "/events":
         _send_events(sock)
-    elif target == "/socket":
+    elif target in ("/socket", "/echo"):
         sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
-        sock.recv(1)
+        while (data := sock.recv(1 << 16)) and target == "/echo":
+            sock.sendall(data)
         return False
+    elif "/microvms/" in target:
+        _send_json(sock, {**MICROVM, "microvmId": target.rpartition("/")[2]})
     else:
-        body = b'{"status":"ok"}'
-        sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n" + body)
+        _send_json(sock, {"status": "ok"})
     return True
+
+
+def _send_json(sock: socket.socket, answer: dict[str, object]) -> None:
+    body = json.dumps(answer).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    sock.sendall(head + body)
 
 
 def _send_bytes(sock: socket.socket, count: int) -> None:

@@ -7,33 +7,57 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 IMAGE_ARN = "arn:aws:lambda:us-east-1:123456789012:microvm-image:bench"
-MICROVM_ID = "microvm-00000000-0000-4000-8000-000000000001"
 LINE = b"plain words without numbers and paths that a highlighter of output would look for"[:79] + b"\n"
 # Divisible by 3, so that its base64 can be repeated.
 BLOCK = LINE * 3 * 1000
 
 
+def microvm_id(number: int) -> str:
+    """The name that the service has for one of its MicroVMs."""
+    return f"microvm-00000000-0000-4000-8000-{number:012}"
+
+
 class FakeCloud(ThreadingHTTPServer):
-    """The server; ``output_bytes`` is what every exec in it prints, ``endpoint`` where its MicroVM is, if elsewhere."""
+    """The server, over TLS if it has a certificate and key.
+
+    Attributes:
+        output_bytes: What every exec in it prints.
+        endpoint: Where its MicroVMs are, if elsewhere.
+        count: How many of them a list tells of.
+    """
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: tuple[str, str] | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.output_bytes = 0
         self.endpoint: str | None = None
+        self.count = 1
+        self._context: ssl.SSLContext | None = None
+        if certificate is not None:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(*certificate)
 
     @property
     def url(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{'https' if self._context else 'http'}://127.0.0.1:{self.server_address[1]}"
+
+    def get_request(self) -> tuple[socket.socket, object]:
+        """Leave the handshake to the connection's own thread."""
+        sock, address = super().get_request()
+        if self._context is not None:
+            sock = self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        return sock, address
 
     @contextmanager
     def serving(self) -> Iterator[FakeCloud]:
@@ -58,7 +82,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: a line a request would be measured with it."""
 
     def do_GET(self) -> None:
-        self._answer({"status": "ok"} if self.path == "/healthz" else self._microvm())
+        path = self.path.partition("?")[0]
+        if path == "/healthz":
+            self._answer({"status": "ok"})
+        elif path.endswith("/microvms"):
+            self._answer({"items": [self._microvm(number) for number in range(self.server.count)], "nextToken": None})
+        else:
+            self._answer({**self._microvm(), "microvmId": path.rpartition("/")[2]})
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -71,9 +101,9 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(self._microvm())
 
-    def _microvm(self) -> dict[str, object]:
+    def _microvm(self, number: int = 0) -> dict[str, object]:
         return {
-            "microvmId": MICROVM_ID,
+            "microvmId": microvm_id(number),
             "state": "RUNNING",
             "endpoint": self.server.endpoint or self.server.url,
             "imageArn": IMAGE_ARN,

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import certificates
 import commands
 import fake_cloud
 import load
@@ -46,7 +47,7 @@ def measure(*, ours: Path, theirs: Path, folder: Path, rounds: int) -> Iterator[
         yield from _measure_new_clients(both, rounds=rounds)
         yield _measure_events(both["ours"], rounds=rounds)
         yield _measure_idle_sockets(both["ours"])
-    with _forwarders(places, folder=folder, certificate=_make_certificate(folder)) as both:
+    with _forwarders(places, folder=folder, certificate=certificates.make(folder)) as both:
         yield from _measure_large(both, name="https", goal=0.77, rounds=rounds)
         yield _measure_new_connections(both, name="new https connection, p50", goal=1.2, rounds=rounds)
 
@@ -96,11 +97,11 @@ class Forwarder:
 
 @contextmanager
 def _forwarders(
-    places: dict[str, Path], *, folder: Path, certificate: list[str] | None = None
+    places: dict[str, Path], *, folder: Path, certificate: tuple[str, str] | None = None
 ) -> Iterator[dict[str, Forwarder]]:
     """Both, in front of one endpoint."""
     with ExitStack() as stack:
-        endpoint = subprocess.Popen([sys.executable, str(ENDPOINT), *(certificate or [])], stdout=subprocess.PIPE)
+        endpoint = subprocess.Popen([sys.executable, str(ENDPOINT), *(certificate or ())], stdout=subprocess.PIPE)
         stack.callback(processes.stop, endpoint)
         assert endpoint.stdout is not None
         scheme = "https" if certificate else "http"
@@ -116,15 +117,6 @@ def _forwarders(
             one.get("/bytes/10")
             both[side] = one
         yield both
-
-
-def _make_certificate(folder: Path) -> list[str]:
-    """A certificate that nobody trusts, and its key."""
-    certificate, key = str(folder / "certificate.pem"), str(folder / "key.pem")
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    making = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
-    subprocess.run([*making, "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    return [certificate, key]
 
 
 def _measure_large(both: dict[str, Forwarder], *, name: str, goal: float, rounds: int) -> Iterator[Figure]:

@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 import filecmp
-import json
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import agents
+import clients
 import commands
 import enclosure
 import fake_cloud
@@ -26,7 +25,6 @@ FILE_BYTES = 100 * MB
 SMALL_FILE_BYTES = 10 * MB
 OUTPUT_MB = {"ours": 200, "theirs": 5}  # theirs would take minutes; it is a rate that is compared
 PROCESSES = 1000
-CLIENT = Path(__file__).with_name("client.py")
 
 
 def measure(*, ours: Path, theirs: Path, rounds: int) -> Iterator[Figure]:
@@ -47,13 +45,8 @@ class Side:
     def work(self, action: str, local: object, remote: object) -> tuple[float, float, float]:
         """What the library took (ms), and the largest memory (MiB) of it and of the agent meanwhile."""
         processes.reset_peak(self.pid)
-        python = str(self.environment / "bin/python")
-        command = [python, str(CLIENT), self.name, self.url, action, str(local), str(remote)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-        if done.returncode:
-            raise SystemExit(f"{self.name}: {action}: exit status {done.returncode}")
-        told = json.loads(done.stdout)
-        return told["milliseconds"], told["mib"], processes.peak_mib(self.pid)
+        done = clients.work(self.name, self.environment, url=self.url, action=action, words=(local, remote))
+        return done.milliseconds, done.mib, processes.peak_mib(self.pid)
 
 
 def _measure_files(sides: list[Side], *, action: str, folder: Path, rounds: int) -> Iterator[Figure]:
