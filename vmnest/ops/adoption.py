@@ -56,7 +56,10 @@ def adopt_sandbox(
         known.check_free(name)
     deadline = Deadline(timeout)
     place = targets.resolve(local=local, region=region, environ=environ)
-    microvm = place.control(deadline=deadline).microvms.get(microvm_id, deadline=deadline)
+    try:
+        microvm = place.control(deadline=deadline).microvms.get(microvm_id, deadline=deadline)
+    except errors.MicroVMNotFoundError as error:
+        raise _none(microvm_id, place) from error
     if microvm.ended:
         reason = f" ({microvm.state_reason})" if microvm.state_reason else ""
         raise errors.MicroVMEndedError(f"MicroVM {microvm_id} has ended: {microvm.state}{reason}")
@@ -64,6 +67,15 @@ def adopt_sandbox(
         present = _record(name, microvm, place=place).replace(labels=dict(labels or {}), agent_port=port)
         known.put(present, is_sole=True)
     return views.describe(present, microvm)
+
+
+def _none(microvm_id: str, place: targets.Target) -> errors.MicroVMNotFoundError:
+    where, elsewhere = f"AWS, {place.region},", "--region looks in another region, --local on this machine."
+    if place.kind == settings.TARGET_LOCAL:
+        where, elsewhere = "the local cloud", "Without --local it is looked for on AWS."
+    return errors.MicroVMNotFoundError(
+        f"{where} knows no MicroVM {microvm_id}", hint=f"vmnest ls --all shows those that there are. {elsewhere}"
+    )
 
 
 def _record(name: str, microvm: MicroVM, *, place: targets.Target) -> registry.Record:

@@ -75,8 +75,10 @@ def test_what_has_ended_is_not_adopted(state: str, fleet: Fleet, aws_records: re
 
 
 def test_what_there_is_none_of_is_not_found(fleet: Fleet, aws_records: registry.Registry) -> None:
-    with pytest.raises(errors.MicroVMNotFoundError):
+    with pytest.raises(errors.MicroVMNotFoundError, match=f"AWS, {REGION}, knows no MicroVM microvm-x") as caught:
         adoption.adopt_sandbox(microvm_id="microvm-x", name="web")
+    assert "vmnest ls --all" in str(caught.value.hint)
+    assert "vmnest rm" not in str(caught.value.hint)
     assert not Path(aws_records.path).exists()
 
 
