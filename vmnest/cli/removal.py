@@ -90,7 +90,9 @@ def _remove(options: _RemoveOptions) -> None:
     doing = f"ending {chosen[0] if len(chosen) == 1 else _count(chosen)}"
     try:
         with output.warnings_as_remarks(options=options), output.progress(doing, options=options):
-            data = removal.remove_sandboxes(names=chosen, force=options.force, local=local, region=options.region)
+            # That somebody else has removed one of all meanwhile is fine: nobody asked for it by its name.
+            force = options.force or options.all
+            data = removal.remove_sandboxes(names=chosen, force=force, local=local, region=options.region)
     except errors.VmnestError as error:
         report = _items(error.details, "report")
         if report and not options.json:
@@ -217,7 +219,7 @@ def _why_kept(each: Mapping[str, object]) -> str:
     what = each.get("name") or each.get("microvm_id")
     if what is None:
         return f"{inventory.place_of(each)} could not be asked: {_reason(each)}"
-    return f"{what} was kept: {_reason(each)}"
+    return f"{what}: {_reason(each)}" if "action" in each else f"{what} was kept: {_reason(each)}"
 
 
 def _items(data: Mapping[str, object], name: str) -> list[Mapping[str, object]]:

@@ -65,6 +65,7 @@ def remove_sandboxes(
     known = {record.name: record for record in registry.open_default().all()}
     names = recorded_names(local=local) if everything else list(dict.fromkeys(names))
     controls = views.Controls(region=region, deadline=Deadline(timeout))
+    force = force or everything  # nobody asked for one that somebody else removes meanwhile
     for name in names:
         if name in known:
             controls.try_reach(known[name])
@@ -137,7 +138,7 @@ def end(record: Record, *, control: Control, region: str | None, deadline: Deadl
             )
     suspects = [] if microvm_id or record.launch else _find_suspects(record, control=control, known=known)
     # Only now: had the call failed, the name would be all that leads to what still runs.
-    known.remove(record.name, expected=record)
+    _forget(record, known=known)
     return {
         "name": record.name,
         "microvm_id": microvm_id,
@@ -145,6 +146,15 @@ def end(record: Record, *, control: Control, region: str | None, deadline: Deadl
         "was_there": was_there,
         **({"may_still_run": suspects} if suspects else {}),
     }
+
+
+def _forget(record: Record, *, known: registry.Registry) -> None:
+    if known.get(record.name) is None:
+        return  # who has no name needs no file that can be written
+    try:
+        known.remove(record.name, expected=record)
+    except errors.StateFileError as error:
+        raise errors.StateFileError(f"it has ended, but keeps its name: {error.message}", hint=error.hint) from error
 
 
 def _adopt(record: Record, *, control: Control, deadline: Deadline) -> str | None:

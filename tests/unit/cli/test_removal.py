@@ -14,6 +14,7 @@ from tests.support.fleet import Fleet, Recording
 from tests.support.terminals import Terminal
 from vmnest import registry
 from vmnest.cli.main import main
+from vmnest.ops import removal
 
 
 def cells(text: str) -> list[list[str]]:
@@ -105,6 +106,16 @@ def test_rm_of_all_is_for_those_who_mean_it(
     assert main(["rm", "--all"]) == 0
 
 
+def test_rm_of_all_does_not_miss_what_somebody_else_removed_meanwhile(
+    fleet: Fleet, record_as: Recording, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_as("web")
+    fleet.add("microvm-web")
+    monkeypatch.setattr(removal, "recorded_names", lambda **_: ["gone", "web"])  # as it was a moment ago
+    assert main(["rm", "--all", "--yes"]) == 0
+    assert [row[::2] for row in cells(capfd.readouterr().out)[1:]] == [["gone", "not recorded"], ["web", "ended"]]
+
+
 @pytest.mark.parametrize("line", [["rm"], ["rm", "a", "--all"], ["prune", "--all"], ["prune", "a"]], ids=" ".join)
 def test_what_cannot_be_meant_is_refused(line: list[str], fleet: Fleet) -> None:
     assert main(line) == 2
@@ -189,7 +200,7 @@ def test_prune_tells_what_it_kept_and_why(
     captured = capfd.readouterr()
     assert results(captured.out) == {"over": "forgotten"}
     assert "lost was kept: AWS, us-east-1, does not know its MicroVM" in captured.err
-    assert "old was kept: TerminateMicrovm: not authorized" in captured.err
+    assert "old: TerminateMicrovm: not authorized" in captured.err
 
 
 def test_prune_does_not_say_that_there_is_nothing_where_nobody_knows(

@@ -81,6 +81,15 @@ def test_of_what_is_older_what_has_no_name_is_ended_on_demand(mixed: Fleet) -> N
     assert "state" not in mixed.members["microvm-nobodys-young"]
 
 
+def test_what_has_no_name_is_ended_though_no_name_can_be_forgotten(
+    fleet: Fleet, aws_records: registry.Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.add("microvm-nobodys", startedAt=time.time() - 3 * HOUR)
+    monkeypatch.setenv("AGENT_SANDBOX_STATE", "/proc/state.json")  # where nothing can be written
+    done = pruning.prune_sandboxes(older_than=HOUR, unnamed=True)
+    assert (actions(done), done["failed"]) == ({"microvm-nobodys": "end"}, [])
+
+
 def test_only_what_was_agreed_to_is_done(mixed: Fleet, aws_records: registry.Registry) -> None:
     planned = pruning.plan_prune(older_than=2 * HOUR)["sandboxes"]
     assert isinstance(planned, list)

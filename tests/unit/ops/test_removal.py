@@ -148,7 +148,7 @@ def test_an_error_in_the_middle_of_the_registry_is_one_of_the_report(
         raise errors.StateFileError("full")
 
     monkeypatch.setattr(registry.Registry, "remove", fail)
-    with pytest.raises(errors.StateFileError) as caught:
+    with pytest.raises(errors.StateFileError, match=r"^it has ended, but keeps its name: full$") as caught:
         removal.remove_sandboxes(names=["web"])
     assert caught.value.details["removed"] == []
     assert aws_records.get("web") == Record("web", microvm_id="microvm-web", region=REGION)
