@@ -76,6 +76,8 @@ def look_at_writing(folder: str, *, variable: str) -> Iterator[Finding]:
     elsewhere = f"Set {variable} to another place."
     if not os.path.isdir(place):
         yield Finding(check.FAILED, f"{place} is not a directory", remedy=elsewhere)
+    elif os.statvfs(place).f_flag & os.ST_RDONLY:
+        yield Finding(check.FAILED, f"{place} is on a file system that is read-only", remedy=elsewhere)
     elif not os.access(place, os.W_OK | os.X_OK):
         is_ours = os.stat(place).st_uid == os.geteuid()
         remedy = f"chmod u+rwx {shlex.quote(place)}" if is_ours else elsewhere

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -82,6 +83,14 @@ def test_a_place_that_is_no_folder_cannot_be_written_to(tmp_path: Path) -> None:
     assert (found.verdict, found.text) == (check.FAILED, f"{tmp_path}/file is not a directory")
     assert found.remedy == f"Set {VARIABLE} to another place."
     assert list(places.look_at_writing(str(tmp_path / "new" / "er"), variable=VARIABLE)) == []
+
+
+def test_no_mode_opens_a_file_system_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=found.f_flag | os.ST_RDONLY))
+    (finding,) = places.look_at_writing(str(tmp_path), variable=VARIABLE)
+    assert (finding.verdict, finding.remedy) == (check.FAILED, f"Set {VARIABLE} to another place.")
+    assert "read-only" in finding.text
 
 
 def test_a_folder_that_refuses_us_is_told_with_the_way_in(tmp_path: Path) -> None:
