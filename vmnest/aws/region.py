@@ -66,5 +66,6 @@ def of_arn(arn: str) -> str:
 
 def _check(region: str, source: str) -> Found:
     if not _REGION.fullmatch(region):
-        raise errors.SettingError(f"{source} names no AWS region: {region!r}", hint="A region looks like us-east-1.")
+        named_by = "--region (Python: region)" if source == "flag" else source
+        raise errors.SettingError(f"{named_by} names no AWS region: {region!r}", hint="A region looks like us-east-1.")
     return Found(region, source)

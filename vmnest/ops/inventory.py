@@ -219,6 +219,9 @@ def _look(
             single.append(record)
     asked = crowd.map_parallel(look.at, single)
     found.update(zip((record.name for record in single), asked, strict=True))
+    for record in records:
+        if record.microvm_id is not None and found[record.name]["region"] is None:  # not recorded, but looked for here
+            found[record.name]["region"] = places[controls.place(record)].region
     return [found[record.name] for record in records]
 
 

@@ -43,7 +43,15 @@ _INTERNAL_MEMBERS = ("client_token", "launch")
 
 def control_of(record: Record, *, region: str | None, deadline: Deadline) -> Control:
     """The control plane that knows a record's MicroVM."""
-    place = targets.resolve(local=record.is_local, region=region or record.region, arn=record.image_arn)
+    try:
+        place = targets.resolve(local=record.is_local, region=region or record.region, arn=record.image_arn)
+    except errors.SettingError as error:
+        if region or not record.region:
+            raise
+        raise errors.StateFileError(
+            f"sandbox {record.name} is recorded in {record.region!r}, which is no AWS region",
+            hint="Repair the state file, or say with --region where it is.",
+        ) from error
     return place.control(deadline=deadline)
 
 

@@ -162,6 +162,22 @@ def test_a_launch_that_was_cut_off_is_listed_without_asking(record_as: Recording
     assert listed()[0]["state"] == "LAUNCHING"
 
 
+def test_a_region_that_is_not_recorded_is_the_one_that_was_asked(fleet: Fleet, record_as: Recording) -> None:
+    record_as("web", region=None)
+    fleet.add("microvm-web", "microvm-left")
+    assert [each["region"] for each in listed(unnamed=True)] == [REGION, REGION]
+
+
+def test_a_record_whose_region_is_none_says_so(fleet: Fleet, record_as: Recording) -> None:
+    record_as("web", region="no region")
+    (found,) = listed()
+    assert isinstance(found["error"], dict)
+    assert found["error"]["message"] == "sandbox web is recorded in 'no region', which is no AWS region"
+    (found,) = listed(region="no region")
+    assert isinstance(found["error"], dict)
+    assert found["error"]["message"] == "--region (Python: region) names no AWS region: 'no region'"
+
+
 def test_a_target_of_a_later_version_spoils_no_other(fleet: Fleet, record_as: Recording) -> None:
     record_many(fleet, record_as, 1)
     record_as("far", target="moon")
