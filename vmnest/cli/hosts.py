@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["HOSTS", "SERVER_NAME", "Host", "Start", "find_start"]
+__all__ = ["HOSTS", "SERVER_NAME", "Here", "Host", "Start", "find_start"]
 
 SERVER_NAME = "agent-sandbox"
 # Seconds that a call may take. Ours take up to 45, and some more where a sandbox has to be started first.
@@ -40,23 +40,49 @@ class Start:
         return {"command": self.command, "args": self.arguments, **variables}
 
 
-def find_start(program: str, *, interpreter: str, package: str, environ: Mapping[str, str]) -> Start:
-    """The way in which this very installation is started, from any directory.
+class Here:
+    """How this very process runs vmnest.
 
-    Args:
-        program: What was called: the installed script, or a module.
+    Attributes:
+        program: What was called: the installed script, an archive, or a module.
         interpreter: The Python that runs it.
         package: The name that vmnest goes by in there.
-        environ: Variables for the server.
+        root: The folder, or the archive, that this name is found in.
+        pythonpath: The entries of PYTHONPATH.
+        path: Where else modules are found, but for the place of the program itself.
     """
+
+    __slots__ = ("interpreter", "package", "path", "program", "pythonpath", "root")
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        entries = environ.get("PYTHONPATH", "").split(os.pathsep)
+        self.program = sys.argv[0]
+        self.interpreter = sys.executable
+        self.package = __name__.rpartition(".")[0].rpartition(".")[0]
+        self.root = os.path.abspath(__file__)
+        for _ in __name__.split("."):
+            self.root = os.path.dirname(self.root)
+        self.pythonpath = [os.path.abspath(entry) for entry in entries if entry]
+        self.path = [entry for entry in sys.path[1:] if entry not in self.pythonpath]
+
+
+def find_start(here: Here, *, environ: Mapping[str, str]) -> Start:
+    """The way in which this very installation is started, from any directory; ``environ`` is for the server."""
     # As it was called, not what it is a link to: tools that install programs renew the link.
-    path = os.path.abspath(program)
+    path = os.path.abspath(here.program)
+    is_archive = path == here.root and os.path.isfile(path)
     is_script = os.path.basename(path).startswith("vmnest") and os.access(path, os.X_OK) and os.path.isfile(path)
-    if is_script:
+    if is_script and not is_archive:
         return Start(path, ["mcp"], environ)
+    # A host has neither our PYTHONPATH nor our working directory, and what is imported may be found by nothing else.
+    is_found = is_archive or here.root in (*here.path, *here.pythonpath)
+    entries = here.pythonpath if is_found else [here.root, *here.pythonpath]
+    variables = {**({"PYTHONPATH": os.pathsep.join(entries)} if entries else {}), **environ}
+    if is_archive:
+        return Start(here.interpreter, [path, "mcp"], variables)
     # A host's working directory is a project's: no module of that is ours.
     safe = ["-P"] if sys.version_info >= (3, 11) else []
-    return Start(interpreter, [*safe, "-m", f"{package}.mcp"], environ)
+    return Start(here.interpreter, [*safe, "-m", f"{here.package}.mcp"], variables)
 
 
 class Host:

@@ -88,12 +88,10 @@ def _chosen(options: _Options) -> dict[str, str]:
 def _print_config(client: str, options: _Options) -> int:
     here = settings.environment()
     environ = {**_chosen(options), **variables.resolve(options.env or (), secrets=(), files=(), environ=here)}
-    start = hosts.find_start(
-        sys.argv[0], interpreter=sys.executable, package=__name__.partition(".")[0], environ=environ
-    )
+    start = hosts.find_start(hosts.Here(here), environ=environ)
     host = hosts.HOSTS[client]
     snippet = host.render(start)
-    data = {"client": client, **start.describe(), "env": environ, "place": host.place, "snippet": snippet}
+    data = {"client": client, **start.describe(), "env": start.environ, "place": host.place, "snippet": snippet}
     output.remark(f"for {host.title}: {host.place}", options=options)
     left = list(_left_behind(here, given=environ))
     if left:

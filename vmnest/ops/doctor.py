@@ -151,6 +151,6 @@ class _Running:
 
 def _name_library(error: ImportError) -> str:
     """What is missing. Whoever waits for another thread's import that fails is told of one of our own modules."""
-    package = __name__.partition(".")[0]
+    package = __name__.removesuffix(".ops.doctor")
     name = error.name or package
-    return "a library" if name.partition(".")[0] == package else name
+    return "a library" if name == package or name.startswith(f"{package}.") else name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.paths import ROOT
 from vmnest.cli import hosts
 
 ODD = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\ufeff"), min_size=1, max_size=30)
@@ -61,6 +63,13 @@ def test_claude_gets_a_line_of_shell(start: hosts.Start) -> None:
     assert before[6:] == [word for name, value in start.environ.items() for word in ("--env", f"{name}={value}")]
 
 
+def here(program: str, **changes: object) -> hosts.Here:
+    found = hosts.Here({})
+    for name, value in {"program": program, "interpreter": "/python", "path": [found.root], **changes}.items():
+        setattr(found, name, value)
+    return found
+
+
 def test_an_installed_script_is_started_by_the_path_that_it_was_called_by(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,13 +78,44 @@ def test_an_installed_script_is_started_by_the_path_that_it_was_called_by(
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "vmnest").symlink_to(script)
     monkeypatch.chdir(tmp_path)
-    start = hosts.find_start("bin/vmnest", interpreter="/python", package="vmnest", environ={})
+    start = hosts.find_start(here("bin/vmnest"), environ={})
     assert (start.command, start.arguments) == (f"{tmp_path}/bin/vmnest", ["mcp"])
 
 
 @pytest.mark.parametrize("program", ["/x/vmnest/__main__.py", "", "-c", "/usr/bin/env", "/nowhere/vmnest"])
 def test_anything_else_is_started_as_a_module_but_none_of_the_working_directory(program: str) -> None:
-    start = hosts.find_start(program, interpreter="/python", package="vmnest", environ={})
+    start = hosts.find_start(here(program), environ={"A": "1"})
     assert start.command == "/python"
     assert start.arguments[-2:] == ["-m", "vmnest.mcp"]
     assert ("-P" in start.arguments) == (sys.version_info >= (3, 11))
+    assert start.environ == {"A": "1"}
+
+
+def test_an_archive_is_started_by_the_python_that_runs_it(tmp_path: Path) -> None:
+    archive = tmp_path / "vmnest.pyz"
+    archive.touch(mode=0o755)
+    start = hosts.find_start(here(str(archive), root=str(archive), path=[], pythonpath=["/libraries"]), environ={})
+    assert (start.command, start.arguments) == ("/python", [str(archive), "mcp"])
+    assert start.environ == {"PYTHONPATH": "/libraries"}
+
+
+@pytest.mark.parametrize(
+    ("path", "pythonpath", "given"),
+    [
+        ([], [], "/project"),
+        ([], ["/libraries"], f"/project{os.pathsep}/libraries"),
+        ([], ["/libraries", "/project"], f"/libraries{os.pathsep}/project"),
+        (["/project"], ["/libraries"], "/libraries"),
+    ],
+)
+def test_a_copy_in_a_project_is_found_from_anywhere(path: list[str], pythonpath: list[str], given: str) -> None:
+    copy = here("-m", root="/project", package="app.boxes", path=path, pythonpath=pythonpath)
+    start = hosts.find_start(copy, environ={})
+    assert start.arguments[-2:] == ["-m", "app.boxes.mcp"]
+    assert start.environ == {"PYTHONPATH": given}
+    assert hosts.find_start(copy, environ={"PYTHONPATH": "/mine"}).environ == {"PYTHONPATH": "/mine"}
+
+
+def test_it_sees_how_this_process_runs_it() -> None:
+    found = hosts.Here({"PYTHONPATH": f"/a{os.pathsep}{os.pathsep}/b"})
+    assert (found.package, found.root, found.pythonpath) == ("vmnest", str(ROOT), ["/a", "/b"])

@@ -38,7 +38,8 @@ def test_without_a_client_it_is_what_most_hosts_read(capfd: pytest.CaptureFixtur
     assert list(json.loads(capfd.readouterr().out)) == ["mcpServers"]
 
 
-def test_it_is_one_json_object_on_demand(capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_is_one_json_object_on_demand(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     assert main(["--json", "mcp", "config", "cursor", "--env", "A=1"]) == 0
     captured = capfd.readouterr()
     data = json.loads(captured.out)
