@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-SCRIPTS = ("tools/try", "tools/test", "tools/bench/run", ".ci/run", "tools/environment.sh")
+SCRIPTS = ("tools/try", "tools/test", "tools/vendor", "tools/bench/run", ".ci/run", "tools/environment.sh")
 NEEDED_TO_START = ("sh", "dirname", "basename")
 
 
@@ -38,7 +38,7 @@ def test_a_script_is_faultless_shell(script: str) -> None:
     assert script.endswith(".sh") or os.access(ROOT / script, os.X_OK)
 
 
-@pytest.mark.parametrize("script", ["tools/try", "tools/test", "tools/bench/run"])
+@pytest.mark.parametrize("script", ["tools/try", "tools/test", "tools/vendor", "tools/bench/run"])
 def test_without_a_python_it_says_what_is_needed(script: str, bare_path: Path) -> None:
     done = subprocess.run([ROOT / script], env={"PATH": str(bare_path)}, capture_output=True, text=True, check=False)
     assert done.returncode == 1
