@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from .. import errors
+from .. import errors, settings
+from . import packaged
 
 DEFAULT_DIRECTORY = "guest"
 DOCKERFILE = "Dockerfile"
@@ -27,28 +28,20 @@ def find(given: str | None = None, *, folder: str | None = None) -> Source:
         folder: The current directory by default.
 
     Raises:
-        errors.GuestImageError: it is no directory, or has no Dockerfile.
+        errors.GuestImageError: it is no directory, or has no Dockerfile; or the package is a zip archive, and its guest
+            cannot be unpacked.
     """
     base = os.getcwd() if folder is None else folder
     path = os.path.join(base, os.path.expanduser(DEFAULT_DIRECTORY if given is None else given))
     is_default = given is None or os.path.normpath(given) == DEFAULT_DIRECTORY
     if is_default and not os.path.lexists(path):
-        return _packaged(f"{path} does not exist: the guest that comes with vmnest is used")
+        remark = f"{path} does not exist: the guest that comes with vmnest is used"
+        return Source(packaged.find(settings.environment()), is_packaged=True, remark=remark)
     if not os.path.isdir(path):
         what = "is no directory" if os.path.exists(path) else "does not exist"
         raise errors.GuestImageError(f"{path} {what}", hint="Name a directory with a Dockerfile in it.")
     _check_dockerfile(path)
     return Source(path)
-
-
-def _packaged(remark: str) -> Source:
-    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_guest")
-    if not os.path.isfile(os.path.join(path, DOCKERFILE)):
-        raise errors.GuestImageError(
-            f"{remark}, and it is not there as files: {path}",
-            hint="Name a directory with a Dockerfile in it; vmnest must be installed as files for its own guest.",
-        )
-    return Source(os.path.realpath(path), is_packaged=True, remark=remark)
 
 
 def _check_dockerfile(path: str) -> None:
