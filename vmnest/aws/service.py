@@ -273,12 +273,13 @@ class Service:
             return codec.Answer(response.status, response.headers, response.read(MAX_ANSWER_BYTES)), None
 
     def _read(self, call: _Call, answer: codec.Answer, response: Response | None) -> dict[str, object]:
-        problem = f"not {self._codec.language}: {refusals.gateway_text(answer.body)}"
         if not answer.body or self._codec.is_own_body(answer.body):
             try:
                 return self._codec.read(call.operation.name, answer)
             except shapes.AnswerMalformed as error:
                 problem = f"not what the service's model says: {error}"
+        else:
+            problem = f"not {self._codec.language}: {refusals.gateway_text(answer.body)}"
         if response is not None:
             response.close()
         raise refusals.invalid_answer(self._make_refusal(call, answer), problem=problem, endpoint=call.base)

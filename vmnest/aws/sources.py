@@ -135,7 +135,8 @@ class ConfiguredSource:
 
     def _stamp(self) -> tuple[object, ...]:
         """What changes when there may be something new to choose."""
-        variables = sorted(item for item in self._environ.items() if item[0].startswith("AWS_"))
+        # For each call of each service: the values of the environment's other variables are not even decoded.
+        variables = [(name, self._environ.get(name)) for name in self._environ if name.startswith("AWS_")]
         paths = (profiles.path_of(kind, environ=self._environ) for kind in ("config", "credentials"))
         return (*variables, *map(profiles.stamp_of, paths))
 
