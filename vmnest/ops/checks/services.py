@@ -150,10 +150,16 @@ def _judge(
     elif reached.is_foreign:
         said = f" ({reached.text})" if reached.text else ""
         yield Finding(
-            check.FAILED if isinstance(access.first_call(context), errors.AnswerInvalidError) else check.WARNING,
+            check.FAILED if _is_foreign(access.first_call(context)) else check.WARNING,
             f"{text}: something else than the service answers, with HTTP {reached.status}{said}",
             remedy="Check the endpoint's URL, and what stands before it: a proxy, or the login page of a network.",
         )
+
+
+def _is_foreign(answer: object) -> bool:
+    """What a signed call met is not the service either, which has a word for each of its refusals."""
+    is_refusal = isinstance(answer, errors.ServiceError) and not answer.details.get("error_type")
+    return is_refusal or isinstance(answer, errors.AnswerInvalidError)
 
 
 # -- proxies -----------------------------------------------------------------------------------------------------------

@@ -164,6 +164,15 @@ def test_a_page_in_the_service_s_place_is_told_from_it(scripted_aws: ScriptedAws
     assert found["aws.clock"].verdict == SKIPPED
 
 
+def test_a_gateway_that_reaches_no_service_is_not_ready(scripted_aws: ScriptedAws) -> None:
+    gateway = Answer(502, b"<html>Bad Gateway</html>", [("Content-Type", "text/html")])
+    scripted_aws.answers.update(unsigned=gateway, ListMicrovms=gateway)
+    assert look(scripted_aws.environ)["aws.endpoint"].verdict == FAILED
+    # The service itself, in its own words, is another matter.
+    scripted_aws.answers["ListMicrovms"] = refusal(429, "ThrottlingException")
+    assert look(scripted_aws.environ)["aws.endpoint"].verdict == WARNING
+
+
 def test_a_service_that_is_silent_is_not_waited_for(scripted_aws: ScriptedAws) -> None:
     scripted_aws.answers["unsigned"] = Silence()
     (found,) = services.endpoint(make_context(scripted_aws.environ, seconds=0.4))
