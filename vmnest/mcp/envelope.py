@@ -14,10 +14,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["build_failure", "build_schema", "build_success", "cap_text"]
+__all__ = ["MOST_LINE_BYTES", "build_failure", "build_schema", "build_success", "cap_text", "measure"]
 
 USUAL_CHARACTERS = 20_000  # of output; what is more costs the model more than it tells it
-MOST_LINE_BYTES = 8 << 20  # some clients close the connection at 10 MiB
+MOST_LINE_BYTES = 4 << 20  # some clients close the connection at 10 MiB, and no model reads as much
 MOST_COST = 25  # bytes of the line for a character, at the worst: one that is no ASCII, as JSON and as JSON in JSON
 SHORT_TEXT = 1000
 
@@ -42,7 +42,9 @@ def build_success(data: Mapping[str, object]) -> dict[str, object]:
         if shorter == data:
             most = f"{MOST_LINE_BYTES >> 20} MiB"
             return build_failure(
-                errors.AnswerTooLargeError(f"the answer is longer than {most}", hint="Ask for a part of it.")
+                errors.AnswerTooLargeError(
+                    f"the answer is longer than {most}", hint="Ask for a part of it: max_bytes, limit, or a name."
+                )
             )
         assert isinstance(shorter, dict)
         data = shorter
@@ -65,7 +67,16 @@ def _fits(result: Mapping[str, object]) -> bool:
     text = json.dumps(result["structuredContent"], ensure_ascii=False)
     if len(text) * MOST_COST < MOST_LINE_BYTES:
         return True
-    return len(json.dumps(text)) + len(json.dumps(result["structuredContent"])) < MOST_LINE_BYTES
+    return _count(text, result["structuredContent"]) < MOST_LINE_BYTES
+
+
+def measure(data: Mapping[str, object]) -> int:
+    """Bytes of the line that answers with these data: what is no ASCII, or is escaped, takes many times its place."""
+    return _count(json.dumps(data, ensure_ascii=False), data)
+
+
+def _count(text: str, structured: object) -> int:
+    return len(json.dumps(text)) + len(json.dumps(structured))
 
 
 def _shorten(value: object) -> object:
@@ -75,9 +86,20 @@ def _shorten(value: object) -> object:
     if not isinstance(value, dict):
         return value
     text, total = value.get("text"), value.get("total_bytes")
-    if isinstance(text, str) and isinstance(total, int) and len(text) > SHORT_TEXT and "encoding" not in value:
-        return {**value, **cap_text(text, most=len(text) // 2, total=total)}
+    if isinstance(text, str) and isinstance(total, int) and len(text) > SHORT_TEXT:
+        return {**value, **(_cut_base64 if "encoding" in value else _cut_text)(text, total)}
     return {name: _shorten(member) for name, member in value.items()}
+
+
+def _cut_text(text: str, total: int) -> dict[str, object]:
+    return cap_text(text, most=len(text) // 2, total=total)
+
+
+def _cut_base64(text: str, total: int) -> dict[str, object]:
+    """Of what is no text the beginning: its end could not be told from it."""
+    kept = text[: len(text) // 8 * 4]
+    count = len(kept) // 4 * 3
+    return {"text": kept, "truncated": True, "total_bytes": total, "returned_bytes": count, "left_out_at": count}
 
 
 def cap_text(text: str, *, most: int = USUAL_CHARACTERS, total: int | None = None) -> dict[str, object]:

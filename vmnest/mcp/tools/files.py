@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 
 from ... import errors
 from ...deadline import Deadline
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TOOLS"]
 
-LINE_BYTES = 3 << 20  # of an answer, which holds its text twice; with all that is around it, it stays below 4 MiB
 MOST_ENTRIES = 1000
 
 
@@ -61,16 +59,9 @@ def sandbox_fs_read(
             data = excerpts.read_lines(
                 opened, path=path, offset=first, limit=limit, most=most, deadline=deadline, check=call.check
             )
-        size = _measure(data)
-        if size <= LINE_BYTES:
+        if output.fits(data):
             return data
-        most = max(1, most * LINE_BYTES // size * 3 // 4)
-
-
-def _measure(data: dict[str, object]) -> int:
-    """Bytes of the answer: what is no ASCII, or is escaped, takes up to six times its place, and each stands twice."""
-    text = json.dumps(data, ensure_ascii=False)
-    return len(json.dumps(text)) + len(json.dumps(data))
+        most = output.shrink(most, data)
 
 
 def sandbox_fs_write(

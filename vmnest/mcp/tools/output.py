@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 from ... import errors, settings
 from ..._guest.agentd import wire
 from .. import envelope
@@ -10,7 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["default_timeout", "resolve_limit", "shape_result", "shape_stream"]
+__all__ = ["LINE_BYTES", "default_timeout", "fits", "resolve_limit", "shape_result", "shape_stream", "shrink"]
+
+LINE_BYTES = 3 << 20  # of the data in an answer; with all that is around them, it stays below the most of a line
 
 
 def resolve_limit(max_bytes: int | None) -> int:
@@ -30,6 +34,16 @@ def resolve_limit(max_bytes: int | None) -> int:
     return max_bytes
 
 
+def fits(data: Mapping[str, object]) -> bool:
+    """They go into an answer."""
+    return envelope.measure(data) <= LINE_BYTES
+
+
+def shrink(most: int, data: Mapping[str, object]) -> int:
+    """How much to ask for when asking for so much has brought data that do not fit."""
+    return max(1, most * LINE_BYTES // envelope.measure(data) * 3 // 4)
+
+
 def default_timeout() -> float:
     """Seconds after which a command is ended if nobody says otherwise."""
     return settings.number("mcp_default_timeout_ms") / 1000
@@ -41,18 +55,22 @@ def shape_stream(text: str, *, encoding: str = wire.ENCODING_TEXT, missing: obje
     Args:
         text: What was kept of it.
         encoding: ``utf-8``, or ``base64`` of what is no text.
-        missing: ``{"position", "bytes"}`` of what was not kept in its middle, or None.
+        missing: ``{"position", "bytes"}`` of what was not kept in its middle, or None. Text shows where that was; of
+            other bytes ``left_out_at`` is how many come before it.
     """
-    kept = len(text.encode("utf-8", "surrogatepass"))
+    is_text = encoding == wire.ENCODING_TEXT
+    kept = len(text.encode("utf-8", "surrogatepass")) if is_text else len(base64.b64decode(text))
     shown: dict[str, object] = {"text": text, "truncated": False, "total_bytes": kept, "returned_bytes": kept}
     if isinstance(missing, dict):
         count, position = missing["bytes"], missing["position"]
         shown |= {"truncated": True, "total_bytes": kept + count}
-        if encoding == wire.ENCODING_TEXT:
+        if not is_text:
+            shown["left_out_at"] = position
+        else:
             data = text.encode("utf-8", "surrogatepass")
             head, tail = (part.decode("utf-8", "replace") for part in (data[:position], data[position:]))
             shown["text"] = f"{head}\n[... {count} bytes are left out here ...]\n{tail}"
-    return shown if encoding == wire.ENCODING_TEXT else {**shown, "encoding": encoding}
+    return shown if is_text else {**shown, "encoding": encoding}
 
 
 def shape_result(data: Mapping[str, object]) -> dict[str, object]:

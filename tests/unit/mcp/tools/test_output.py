@@ -21,9 +21,17 @@ def test_what_is_missing_is_told_where_it_is_missing():
 
 
 def test_what_is_no_text_is_left_as_base64():
-    text = base64.b64encode(b"\xff").decode()
-    shaped = output.shape_stream(text, encoding="base64", missing={"position": 0, "bytes": 1})
+    text = base64.b64encode(b"\xff\xfe").decode()
+    assert output.shape_stream(text, encoding="base64") == {
+        "text": text,
+        "encoding": "base64",
+        "truncated": False,
+        "total_bytes": 2,
+        "returned_bytes": 2,
+    }
+    shaped = output.shape_stream(text, encoding="base64", missing={"position": 1, "bytes": 5})
     assert (shaped["text"], shaped["encoding"], shaped["truncated"]) == (text, "base64", True)
+    assert (shaped["total_bytes"], shaped["returned_bytes"], shaped["left_out_at"]) == (7, 2, 1)
 
 
 def test_the_limit_of_output_has_a_limit(monkeypatch):
