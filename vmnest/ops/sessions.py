@@ -25,6 +25,7 @@ __all__ = [
 WAIT_SECONDS = 10.0
 POLL_BYTES = 20_000
 WRITE_SECONDS = 30.0
+FETCH_SECONDS = 5.0  # for output that is there: whoever does not want to wait for more gets that all the same
 # Output comes in pieces: whoever is told of the first would have to ask again at once for the rest of a line.
 SETTLE_SECONDS = 0.05
 _LONGEST_BEGINNING_BYTES = 3  # of a character in UTF-8 whose end has not come
@@ -144,8 +145,9 @@ def poll_session(
         region: AWS region, instead of the recorded one.
     """
     process = _attach(name, id, offset=offset, local=local, region=region)
-    watch = _Watch(wait=wait, limit=limit)
     try:
+        is_there = wait < FETCH_SECONDS and (process.backlog or process.poll() is not None)
+        watch = _Watch(wait=FETCH_SECONDS if is_there else wait, limit=limit)
         has_ended = watch.read(process)
     finally:
         process.detach()

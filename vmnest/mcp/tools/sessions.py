@@ -76,9 +76,12 @@ def sandbox_exec_poll(
         running, exit_code, stdout, stderr, next_offset; missing: bytes that are not kept any more.
     """
     limit = output.resolve_limit(max_bytes)
-    return sessions.poll_session(
-        name=name, id=id, offset=offset, wait=max(0.0, min(wait, MOST_WAIT_SECONDS)), limit=limit
-    )
+    seconds = max(0.0, min(wait, MOST_WAIT_SECONDS))
+    while True:
+        data = sessions.poll_session(name=name, id=id, offset=offset, wait=seconds, limit=limit)
+        if output.fits(data):
+            return data
+        limit, seconds = output.shrink(limit, data), 0.0
 
 
 def sandbox_exec_write_stdin(

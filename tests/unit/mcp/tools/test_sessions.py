@@ -64,6 +64,29 @@ def test_output_is_read_in_parts_that_tear_no_character(box: Tools) -> None:
     assert seen == "aéaéaé日本"
 
 
+def test_who_does_not_wait_gets_what_is_there(box: Tools) -> None:
+    started = box.data("sandbox_exec_start", name="web", command="echo up; sleep 600", shell=True)
+    read_until(box, started["id"], "up\n")
+    polled = box.data("sandbox_exec_poll", name="web", id=started["id"], wait=0)
+    assert (polled["stdout"], polled["running"]) == ("up\n", True)
+    box.data("sandbox_exec_signal", name="web", id=started["id"])
+    while box.data("sandbox_exec_poll", name="web", id=started["id"], offset=3, wait=30)["running"]:
+        pass
+    ended = box.data("sandbox_exec_poll", name="web", id=started["id"], offset=3, wait=0)
+    assert (ended["running"], ended["exit_code"]) == (False, 143)
+
+
+def test_output_that_takes_much_place_in_json_comes_in_smaller_parts(box: Tools) -> None:
+    count = 400_000
+    started = box.data("sandbox_exec_start", name="web", command=f"head -c {count} /dev/zero", shell=True)
+    offset, is_running = 0, True
+    while is_running:
+        polled = box.data("sandbox_exec_poll", name="web", id=started["id"], offset=offset, max_bytes=count, wait=30)
+        assert offset < polled["next_offset"] == offset + len(polled["stdout"]) < offset + count or offset == count
+        offset, is_running = polled["next_offset"], polled["running"]
+    assert offset == count
+
+
 def test_a_program_that_wants_a_terminal_has_one(box: Tools) -> None:
     started = box.data("sandbox_exec_start", name="web", command="tty; stty size", shell=True, terminal=True)
     assert "40 120" in read_until(box, started["id"], "120")["stdout"]
