@@ -16,8 +16,10 @@ Neither has the libraries that vmnest needs (botocore, urllib3, PyYAML): they ar
 from __future__ import annotations
 
 import argparse
+import compileall
 import keyword
 import os
+import py_compile
 import re
 import shutil
 import subprocess
@@ -122,11 +124,23 @@ def make_archive(file: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix="vmnest-") as work:
         tree, archive = Path(work, "tree"), Path(work, "vmnest.pyz")
         write_copy(tree / PACKAGE, name=PACKAGE)
+        add_byte_code(tree)
         zipapp.create_archive(tree, archive, interpreter=INTERPRETER, main=PROGRAM, compressed=True)
         file.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(archive, file)
         file.chmod(0o755)
     return file
+
+
+def add_byte_code(tree: Path) -> None:
+    """Beside the sources, for Pythons of this one's version, which start three times as fast; others pass it over."""
+    compileall.compile_dir(
+        tree,
+        quiet=1,
+        legacy=True,
+        stripdir=tree,
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
 
 
 def main(arguments: Sequence[str]) -> int:

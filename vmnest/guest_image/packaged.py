@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 FOLDER = "guest"
+_BYTE_CODE = ".pyc"  # beside the sources in an archive, for the host's Python
 _PACKAGE = f"{__name__.removesuffix('.guest_image.packaged')}._guest"
 
 
@@ -43,7 +44,7 @@ def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             yield from _walk(entry, f"{prefix}{entry.name}/")
-        else:
+        elif not entry.name.endswith(_BYTE_CODE):
             yield f"{prefix}{entry.name}", entry.read_bytes()
 
 
