@@ -27,7 +27,7 @@ GUEST_WIRE = tuple(f"_guest.agentd.{name}" for name in ("wire", "frames", "trees
 # From the lowest level up: a room may import every room of the levels below its own, and none of its own level.
 LEVELS = (
     ("errors",),
-    ("deadline", "settings"),
+    ("deadline", "settings", "systems"),
     ("wire",),
     ("rendezvous", "statefile", "transport"),
     ("aws",),
@@ -53,7 +53,8 @@ TYPES_OF_THE_INTERPRETER = "_typeshed"  # exists for type checkers only
 GUEST_LACKS = frozenset({"tomllib"})  # in newer standard libraries than the guest's oldest
 
 FAST = (
-    *("", "errors", "deadline", "settings", "statefile", "rendezvous", "daemon", "registry", "target", "ops", "cli"),
+    *("", "errors", "deadline", "settings", "systems", "statefile", "rendezvous", "daemon"),
+    *("registry", "target", "ops", "cli"),
 )
 SLOW = (
     *("asyncio", "dataclasses", "http.client", "inspect", "logging", "pathlib", "secrets", "subprocess", "tempfile"),

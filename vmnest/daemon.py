@@ -14,7 +14,7 @@ import contextlib
 import os
 import sys
 
-from . import __version__, errors, rendezvous, settings
+from . import __version__, errors, rendezvous, settings, systems
 from .deadline import Deadline, backoff
 
 TYPE_CHECKING = False
@@ -39,6 +39,11 @@ def require_linux(platform: str = sys.platform) -> None:
         raise errors.UnsupportedError(
             f"local sandboxes need Linux; this is {platform}",
             hint="Use AWS (without --local), or run vmnest inside a Linux machine.",
+        )
+    if not systems.HAS_FLOCK:
+        raise errors.UnsupportedError(
+            "local sandboxes need the module fcntl, which this Python lacks",
+            hint="Use AWS (without --local), or another Python.",
         )
 
 
@@ -99,7 +104,7 @@ def revive(environ: Mapping[str, str], *, deadline: Deadline) -> rendezvous.Daem
 
 def is_at(url: str, environ: Mapping[str, str]) -> bool:
     """The daemon that runs is what this URL leads to. Nothing is looked at for URLs that lead elsewhere in any case."""
-    if sys.platform != "linux" or not url.startswith("http://127.0.0.1:"):
+    if sys.platform != "linux" or not systems.HAS_FLOCK or not url.startswith("http://127.0.0.1:"):
         return False
     running = find(environ)
     return running is not None and url.rstrip("/") == running.url.rstrip("/")

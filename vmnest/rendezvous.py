@@ -11,13 +11,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import stat
 
 from . import deadline as deadlines
-from . import errors, settings
+from . import errors, settings, systems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,11 +112,16 @@ def folder(environ: Mapping[str, str] | None = None, *, prepare: bool = False) -
 
 def state_folder(environ: Mapping[str, str]) -> tuple[str, bool]:
     """``~/.agent_sandbox`` and False, or ``/tmp/vmnest-<uid>`` and True where there is no home folder to write to."""
+    uid = systems.user_id()
     home = environ.get("HOME", "")
+    if uid is None and not home:  # Windows
+        home = environ.get("USERPROFILE", "")
     path = os.path.join(home, ".agent_sandbox")
     if os.path.isabs(home) and os.access(path if os.path.isdir(path) else home, os.W_OK | os.X_OK):
         return path, False
-    return f"/tmp/vmnest-{os.geteuid()}", True  # noqa: S108 - its owner and mode are checked before use
+    if uid is None:
+        return os.path.join(environ.get("TEMP", os.sep), "vmnest"), True
+    return f"/tmp/vmnest-{uid}", True  # noqa: S108 - its owner and mode are checked before use
 
 
 def prepare_folder(path: str) -> None:
@@ -149,8 +153,9 @@ def _check_ours(path: str) -> None:
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, "it is not a directory (a symbolic link is not followed)")
-    if status.st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, f"it belongs to uid {status.st_uid}, not to us ({os.geteuid()})")
+    uid = systems.user_id()
+    if uid is not None and status.st_uid != uid:
+        raise PermissionError(errno.EPERM, f"it belongs to uid {status.st_uid}, not to us ({uid})")
     if stat.S_IMODE(status.st_mode) & 0o077:
         os.chmod(path, 0o700)
 
@@ -175,12 +180,12 @@ class Lock:
             errors.LocalCloudError: the folder cannot be written to.
         """
         try:
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | systems.CLOEXEC, 0o600)
         except OSError as error:
             raise unusable(self._path, error) from error
         try:
             # flock has no timeout of its own; the lock is contended for the length of a daemon's start at most.
-            while not _try_lock(fd, fcntl.LOCK_EX):
+            while not _try_lock(fd):
                 self._deadline.check(self._what)
                 deadlines.SYSTEM_CLOCK.sleep(self._deadline.clamp(_LOCK_POLL_SECONDS))
         except BaseException:
@@ -209,9 +214,11 @@ class Lock:
         self.release()
 
 
-def _try_lock(fd: int, kind: int) -> bool:
+def _try_lock(fd: int, *, shared: bool = False) -> bool:
+    import fcntl  # not everywhere; where there is a local cloud it is
+
     try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -219,6 +226,8 @@ def _try_lock(fd: int, kind: int) -> bool:
 
 def _unlock(fd: int) -> None:
     """By closing alone it would stay locked as long as a child lives that another thread forked meanwhile."""
+    import fcntl
+
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
 
@@ -240,13 +249,13 @@ def is_alive(path: str) -> bool:
         errors.LocalCloudError: the folder is somebody else's, or none.
     """
     try:
-        fd = os.open(os.path.join(path, DAEMON_LOCK), os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(os.path.join(path, DAEMON_LOCK), os.O_RDONLY | systems.CLOEXEC)
     except FileNotFoundError:
         return False
     except OSError as error:
         raise _no_folder("look into", path, error) from error
     try:
-        return not _try_lock(fd, fcntl.LOCK_SH)
+        return not _try_lock(fd, shared=True)
     finally:
         _unlock(fd)
 
@@ -383,7 +392,7 @@ def unusable(target: str, error: OSError) -> errors.LocalCloudError:
 def _write_file(target: str, data: bytes, *, replace: bool) -> None:
     temporary = f"{target}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | systems.CLOEXEC, 0o600)
         with open(fd, "wb") as file:
             file.write(data)
             file.flush()

@@ -2,19 +2,18 @@
 
 - A reader takes no lock and writes nothing: a writer puts a whole new file in place by a rename, so that a reader sees
   the old one or the new one.
-- Writers exclude each other by ``flock`` on a file beside it (never on the file itself, which the rename replaces).
+- Writers exclude each other by a lock on a file beside it (never on the file itself, which the rename replaces).
 - Folders are made 0700 and files 0600 from the start.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import time
 
 from . import deadline as deadlines
-from . import errors
+from . import errors, systems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ __all__ = ["Lock", "keep_copy", "load", "replace", "unusable"]
 
 LARGEST_BYTES = 64 * 2**20
 LOCK_WAIT_SECONDS = 20.0
-# Holders are gone within milliseconds, and flock() has no timeout of its own.
+# Holders are gone within milliseconds, and locks have no timeout of their own.
 LOCK_POLL_SECONDS = 0.005
 
 
@@ -36,7 +35,7 @@ def load(path: str) -> bytes:
     """
     try:
         # O_NONBLOCK: a FIFO in this place is to be refused, not waited for.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(path, os.O_RDONLY | systems.CLOEXEC | systems.NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return b""
     except OSError as error:
@@ -74,42 +73,34 @@ class Lock:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._fd = -1
+        self._lock = systems.FileLock(f"{path}.lock")
 
     def __enter__(self) -> Lock:
         try:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-            self._fd = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise unusable("write", self._path, reason=error.strerror) from error
-        try:
             self._wait()
+        except OSError as error:
+            self._lock.release()
+            raise unusable("write", self._path, reason=error.strerror) from error
         except BaseException:
-            os.close(self._fd)
+            self._lock.release()
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # By closing alone it would stay locked as long as a child lives that was forked meanwhile.
-        fcntl.flock(self._fd, fcntl.LOCK_UN)
-        os.close(self._fd)
+        self._lock.release()
 
     def _wait(self) -> None:
         deadline = deadlines.Deadline(LOCK_WAIT_SECONDS)
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if deadline.expired:
-                    raise errors.StateFileError(
-                        f"another process keeps {self._path}.lock locked",
-                        hint="Look for a vmnest process that is stopped, and end it.",
-                    ) from None
-                time.sleep(LOCK_POLL_SECONDS)
-            else:
-                return
+        while not self._lock.try_take():
+            if deadline.expired:
+                raise errors.StateFileError(
+                    f"another process keeps {self._path}.lock locked",
+                    hint="Look for a vmnest process that is stopped, and end it.",
+                )
+            time.sleep(LOCK_POLL_SECONDS)
 
 
 def replace(path: str, data: bytes) -> None:
@@ -132,7 +123,9 @@ def replace(path: str, data: bytes) -> None:
 
 
 def _sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    if not systems.DIRECTORY:  # a system on which folders cannot be opened
+        return
+    fd = os.open(folder, os.O_RDONLY | systems.DIRECTORY | systems.CLOEXEC)
     try:
         os.fsync(fd)
     finally:
@@ -140,7 +133,7 @@ def _sync_folder(folder: str) -> None:
 
 
 def _write_new(path: str, data: bytes) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | systems.CLOEXEC, 0o600)
     with open(fd, "wb") as file:
         file.write(data)
         file.flush()

@@ -8,7 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# 0 on systems that lack the flag: hosts, on which the modules for trees are imported, and not used.
+CLOEXEC: int = getattr(os, "O_CLOEXEC", 0)
+NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+FOLDER_FLAGS: int = os.O_RDONLY | CLOEXEC | getattr(os, "O_DIRECTORY", 0)
 
 
 class Descent:
@@ -26,7 +29,7 @@ class Descent:
     """
 
     def __init__(self, root: bytes, *, dir_fd: int | None = None) -> None:
-        flags = FOLDER_FLAGS if dir_fd is None else FOLDER_FLAGS | os.O_NOFOLLOW
+        flags = FOLDER_FLAGS if dir_fd is None else FOLDER_FLAGS | NOFOLLOW
         self._root = self.descriptor = os.open(root, flags, dir_fd=dir_fd)
         self._names: list[bytes] = []
         self._identities = [_identify(self._root)]  # of the root and of each directory on the way
@@ -72,7 +75,7 @@ class Descent:
         Raises:
             OSError: it is none (a link is none), or cannot be opened.
         """
-        below = os.open(name, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=self.descriptor)
+        below = os.open(name, FOLDER_FLAGS | NOFOLLOW, dir_fd=self.descriptor)
         self._become(below)
         self._names.append(name)
         self._identities.append(_identify(below))

@@ -19,7 +19,9 @@ OF_THE_KERNEL = "a file system of the kernel"
 _READ_BYTES = 256 * 1024
 _SEND_BYTES = 192 * 1024
 _MAX_REMEMBERED_LINKS = 32768
-_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FILE_FLAGS: int = (
+    os.O_RDONLY | descents.NOFOLLOW | descents.CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+)
 _KERNEL_FOLDERS = ("/proc", "/sys")
 _IRREGULAR = {
     stat.S_IFSOCK: "a socket",

@@ -6,10 +6,12 @@ import contextlib
 import errno
 import os
 
+from . import descents
+
 # Short: such a name fits wherever a name fits.
 PREFIX = b".agentd-"
 _ATTEMPTS = 100
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | descents.NOFOLLOW | descents.CLOEXEC
 
 
 def build_name() -> bytes:

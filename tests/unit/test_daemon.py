@@ -17,7 +17,7 @@ import pytest
 from tests.support import descriptors
 from tests.support.cloud import LocalCloud, living_processes
 from tests.support.paths import ROOT
-from vmnest import __version__, daemon, errors, rendezvous
+from vmnest import __version__, daemon, errors, rendezvous, systems
 from vmnest.deadline import Deadline
 
 START_SECONDS = 60.0
@@ -245,6 +245,13 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
 def test_other_systems_have_no_local_cloud(platform: str) -> None:
     with pytest.raises(errors.UnsupportedError, match=f"need Linux; this is {platform}"):
         daemon.require_linux(platform)
+
+
+def test_there_is_none_without_locks_that_end_with_their_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(systems, "HAS_FLOCK", False)
+    with pytest.raises(errors.UnsupportedError, match="fcntl"):
+        daemon.find({})
+    assert not daemon.is_at("http://127.0.0.1:1", {})
 
 
 # -- asking ------------------------------------------------------------------------------------------------------------

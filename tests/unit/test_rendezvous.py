@@ -28,6 +28,13 @@ class TestFolder:
     def test_without_a_home_folder_it_lies_in_tmp(self, home):
         assert rendezvous.folder({"HOME": home}) == f"/tmp/vmnest-{os.geteuid()}"
 
+    def test_where_users_have_no_numbers_the_home_folder_has_another_name(self, tmp_path, monkeypatch):
+        monkeypatch.delattr(os, "geteuid")
+        profile = {"USERPROFILE": str(tmp_path), "TEMP": "/temp"}
+        assert rendezvous.state_folder(profile) == (f"{tmp_path}/.agent_sandbox", False)
+        assert rendezvous.state_folder({**profile, "HOME": "/nowhere"}) == ("/temp/vmnest", True)
+        rendezvous.prepare_folder(str(tmp_path))
+
     def test_preparing_makes_it_for_us_alone(self, tmp_path):
         path = rendezvous.folder({"HOME": str(tmp_path)}, prepare=True)
         assert mode(path) == 0o700

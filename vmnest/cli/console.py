@@ -81,7 +81,7 @@ _LOOK_AGAIN_SECONDS = 1.0  # at a sandbox that our input must not resume
 _LOOK_SECONDS = 0.1  # in which a program notices that the window has another size
 _SIZE, _REDRAW, _END = "size", "redraw", "end"  # what the thread for the size is told
 # What would end us at once, and leave the terminal as it is then. INT, TERM and HUP are the whole program's business.
-_DEADLY = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+_DEADLY = tuple(getattr(signal, name) for name in ("SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM") if hasattr(signal, name))
 
 
 class Left(Exception):  # noqa: N818 - the user's wish, no failure

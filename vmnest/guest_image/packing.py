@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import BinaryIO, NamedTuple, cast
 
-from .. import errors
+from .. import errors, systems
 from . import compression, scanning, zipfiles
 from .machines import machine_of
 from .source import DOCKERFILE
@@ -277,7 +277,7 @@ def _read(entry: scanning.Entry) -> Iterator[_Piece]:
     """A file's pieces: one, if it is small. It may grow or shrink meanwhile: what is read counts."""
     try:
         # O_NOFOLLOW, O_NONBLOCK: something else may stand in its place by now.
-        descriptor = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(entry.path, os.O_RDONLY | systems.CLOEXEC | systems.NOFOLLOW | systems.NONBLOCK)
         with open(descriptor, "rb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise errors.GuestImageError(f"{entry.path} was a file, and is none any more")

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import yaml
 
-from .. import errors, settings
+from .. import errors, settings, systems
 from . import places, sections, validation
 from .spec import (
     DEFAULT_GUEST_DIR,
@@ -144,7 +144,7 @@ def _read(path: str, *, cwd: str, want_guest: bool) -> list[Stack]:
 def _load(place: str, *, shown: str) -> bytes:
     try:
         # O_NONBLOCK: a FIFO in this place is to be refused, not waited for.
-        fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(place, os.O_RDONLY | systems.CLOEXEC | systems.NONBLOCK)
     except OSError as error:
         hint = "vmnest infra init writes one." if isinstance(error, FileNotFoundError) else None
         raise errors.ConfigurationError(f"cannot read {shown}: {error.strerror}", hint=hint) from error

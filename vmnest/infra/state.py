@@ -13,7 +13,6 @@ the first write on. Rules, as for the names of sandboxes (``registry``), each he
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -24,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .. import deadline as deadlines
-from .. import errors, rendezvous, settings, statefile
+from .. import errors, rendezvous, settings, statefile, systems
 
 __all__ = ["Output", "Resource", "StackState", "Store", "key_of", "locate", "open_default"]
 
@@ -169,19 +168,20 @@ class Store:
         """
         self._check_place()
         path = f"{os.path.realpath(self.path)}.{_file_name(key)}.lock"
+        lock = systems.FileLock(path)
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            # Never removed: whoever waits for it would hold a file that nobody else finds any more.
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            _take(lock, key, deadline)
         except OSError as error:
+            lock.release()
             raise statefile.unusable("write", self.path, reason=error.strerror) from error
+        except BaseException:
+            lock.release()
+            raise
         try:
-            _lock(fd, key, deadline)
             yield
         finally:
-            # By closing alone it would stay locked as long as a child lives that was forked meanwhile.
-            fcntl.flock(fd, fcntl.LOCK_UN)
-            os.close(fd)
+            lock.release()
 
     def _check_place(self) -> None:
         if self._private_folder:
@@ -220,19 +220,16 @@ def _file_name(key: str) -> str:
     return f"{re.sub('[^A-Za-z0-9-]+', '-', key)[:60]}.{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 
 
-def _lock(fd: int, key: str, deadline: deadlines.Deadline | None) -> None:
+def _take(lock: systems.FileLock, key: str, deadline: deadlines.Deadline | None) -> None:
     for delay in deadlines.backoff(last=0.5):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if deadline is None or deadline.expired:
-                raise errors.InfrastructureError(
-                    f"another vmnest changes the infrastructure of {key.removeprefix(_LOCAL_PREFIX)} right now",
-                    hint="Wait until it is done, and try again. (vmnest infra preview changes nothing.)",
-                ) from None
-            time.sleep(deadline.clamp(delay))
-        else:
+        if lock.try_take():
             return
+        if deadline is None or deadline.expired:
+            raise errors.InfrastructureError(
+                f"another vmnest changes the infrastructure of {key.removeprefix(_LOCAL_PREFIX)} right now",
+                hint="Wait until it is done, and try again. (vmnest infra preview changes nothing.)",
+            )
+        time.sleep(deadline.clamp(delay))
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .. import errors
+from .. import errors, systems
 from .spec import DEFAULT_REGION
 
 __all__ = ["render_template", "write_template"]
@@ -65,7 +65,7 @@ def write_template(path: str, *, region: str | None = None, force: bool = False)
         errors.UsageError: there is a file.
         errors.LocalFileError: it cannot be written.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC | os.O_NONBLOCK if force else os.O_EXCL)
+    flags = os.O_WRONLY | os.O_CREAT | systems.CLOEXEC | (os.O_TRUNC | systems.NONBLOCK if force else os.O_EXCL)
     try:
         with open(os.open(path, flags, 0o666), "w", encoding="utf-8") as file:
             file.write(render_template(region=region))

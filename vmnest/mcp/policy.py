@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from .. import errors, settings
+from .. import errors, settings, systems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ UNRESTRICTED = "unrestricted"
 MOST_NAMED = 5
 _ROOT = b"/"
 # A directory that may be passed through, but not be read, cannot be opened for reading.
-_WALK_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+_WALK_FLAGS = systems.DIRECTORY | systems.NOFOLLOW | systems.CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
 class Policy:

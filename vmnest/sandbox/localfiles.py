@@ -13,7 +13,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 
-from .. import errors
+from .. import errors, systems
 from .._guest.agentd import patterns
 from ..agent.sources import PIECE_BYTES
 
@@ -22,6 +22,7 @@ __all__ = [
     "LocalPath",
     "NewFile",
     "Place",
+    "check_trees",
     "is_directory",
     "measure",
     "replacing",
@@ -35,8 +36,8 @@ LocalPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 _ATTEMPTS = 100
 _TEMPORARY_PREFIX = b".vmnest-"
 _TEMPORARY_PREFIXES = (_TEMPORARY_PREFIX, b".agentd-")  # in a tree they are the guest's code
-_READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_FLAGS = os.O_RDONLY | systems.NONBLOCK | systems.NOCTTY | systems.CLOEXEC
+_CREATE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | systems.NOFOLLOW | systems.CLOEXEC
 _PERMISSIONS = 0o777
 
 
@@ -80,7 +81,7 @@ class Place:
 
     def open(self, flags: int) -> int:
         """A descriptor of what is there."""
-        return os.open(self.name, flags if self.folder is None else flags | os.O_NOFOLLOW, dir_fd=self.folder)
+        return os.open(self.name, flags if self.folder is None else flags | systems.NOFOLLOW, dir_fd=self.folder)
 
 
 def to_place(local: LocalPath | Place) -> Place:
@@ -232,7 +233,7 @@ def replacing(local: LocalPath | Place, *, mode: int) -> Iterator[NewFile]:
                 yield NewFile(descriptor)
             finally:
                 os.close(descriptor)
-            os.rename(temporary, target.name, src_dir_fd=target.folder, dst_dir_fd=target.folder)
+            os.replace(temporary, target.name, src_dir_fd=target.folder, dst_dir_fd=target.folder)
             undo.pop_all()
 
 
@@ -249,6 +250,19 @@ def _prepare(place: Place) -> Place:
         if place.folder is None:
             os.makedirs(os.path.dirname(target.name), exist_ok=True)
     return target
+
+
+def check_trees() -> None:
+    """See that directories can be copied here: through descriptors alone, so that no link leads elsewhere.
+
+    Raises:
+        errors.UnsupportedError: this system opens no file in a directory that is held open (Windows).
+    """
+    if os.open not in os.supports_dir_fd:
+        raise errors.UnsupportedError(
+            "directories of this machine cannot be copied: its system has no safe way to do it",
+            hint="Copy files one by one, or pack them: tar -c DIR | vmnest exec NAME -i -- tar -x",
+        )
 
 
 def measure(root: bytes, *, exclude: Sequence[bytes] = ()) -> int:

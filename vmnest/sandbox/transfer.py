@@ -64,6 +64,7 @@ def _upload_tree(
     progress: Watch | None,
     deadline: Deadline,
 ) -> Transfer:
+    localfiles.check_trees()
     total = None if progress is None or place.folder is not None else localfiles.measure(place.name, exclude=exclude)
 
     def pieces() -> Iterator[bytes]:
@@ -133,6 +134,8 @@ def _download_tree(
     progress: Watch | None,
     deadline: Deadline,
 ) -> Transfer:
+    localfiles.check_trees()
+
     def take(pieces: Iterator[bytes]) -> Transfer:
         watch = _TreeWatch(progress, total=None)
         with localfiles.translated(place), _unpacking(remote):

@@ -305,3 +305,10 @@ def test_a_link_that_comes_in_between_is_replaced_not_followed(opened: int, tmp_
 def test_an_error_about_a_name_in_an_open_directory_tells_the_path(opened: int) -> None:
     with pytest.raises(errors.LocalFileNotFoundError, match=r": /was/absent \(on"):
         LocalFile(Place(b"absent", folder=opened, shown=b"/was/absent"))
+
+
+def test_directories_need_a_system_that_opens_files_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    localfiles.check_trees()
+    monkeypatch.setattr(os, "supports_dir_fd", set())
+    with pytest.raises(errors.UnsupportedError, match="cannot be copied"):
+        localfiles.check_trees()

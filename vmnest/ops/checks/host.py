@@ -23,7 +23,7 @@ DEPENDENCIES = (
     ("PyYAML", "yaml", "6.0", "vmnest infra cannot read sandbox.yaml", False),
 )
 # Parts of the standard library that some builds of Python lack.
-_PARTS = ("ssl", "zlib", "fcntl")
+_PARTS = ("ssl", "zlib")
 _OUR_PREFIX = "AGENT_SANDBOX_"
 
 
@@ -45,9 +45,11 @@ def python(context: Context) -> list[Check]:
 
 def system(context: Context) -> list[Check]:
     """The operating system. Any will do; what local sandboxes need is another matter."""
-    found = os.uname()
-    detail = f"{found.sysname} {found.release}, {found.machine}"
-    data = {"system": found.sysname, "release": found.release, "machine": found.machine}
+    import platform
+
+    name, release, machine = platform.system(), platform.release(), platform.machine()
+    detail = f"{name} {release}, {machine}"
+    data = {"system": name, "release": release, "machine": machine}
     return [check.Check("host.system", title="system", verdict=check.OK, detail=detail, data=data)]
 
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import stat
 
-from ... import daemon
+from ... import daemon, systems
 from . import check
 
 TYPE_CHECKING = False
@@ -58,10 +58,13 @@ def look_at_access(path: str, *, wanted: int) -> Iterator[Finding]:
         status = os.stat(path)
     except OSError:  # it is not there, or the way to it is closed, which its use tells
         return
-    if status.st_uid != os.geteuid():
+    uid = systems.user_id()
+    if uid is None:  # neither owners nor modes
+        return
+    if status.st_uid != uid:
         yield Finding(
             check.WARNING,
-            f"{path} belongs to uid {status.st_uid}, not to us ({os.geteuid()})",
+            f"{path} belongs to uid {status.st_uid}, not to us ({uid})",
             remedy=f"Use vmnest as one user, without sudo, and give that user the file: chown USER {shlex.quote(path)}",
         )
     mode = stat.S_IMODE(status.st_mode)
@@ -76,10 +79,10 @@ def look_at_writing(folder: str, *, variable: str) -> Iterator[Finding]:
     elsewhere = f"Set {variable} to another place."
     if not os.path.isdir(place):
         yield Finding(check.FAILED, f"{place} is not a directory", remedy=elsewhere)
-    elif os.statvfs(place).f_flag & os.ST_RDONLY:
+    elif hasattr(os, "statvfs") and os.statvfs(place).f_flag & os.ST_RDONLY:
         yield Finding(check.FAILED, f"{place} is on a file system that is read-only", remedy=elsewhere)
     elif not os.access(place, os.W_OK | os.X_OK):
-        is_ours = os.stat(place).st_uid == os.geteuid()
+        is_ours = os.stat(place).st_uid == systems.user_id()
         remedy = f"chmod u+rwx {shlex.quote(place)}" if is_ours else elsewhere
         yield Finding(check.FAILED, f"{place} cannot be written to", remedy=remedy)
 
@@ -88,7 +91,7 @@ def look_at_room(folder: str, *, variable: str) -> Iterator[Finding]:
     """The room on the disk that a folder is on, or would be."""
     place = nearest(folder)
     remedy = f"Make room (df -h {shlex.quote(place)}), or set {variable} to another place."
-    if daemon.is_full(place):
+    if hasattr(os, "statvfs") and daemon.is_full(place):
         yield Finding(check.FAILED, f"the disk of {place} is full", remedy=remedy)
     elif free_bytes(place) < SCANT_BYTES:
         left = f"{free_bytes(place) // 2**20} MiB"
@@ -97,5 +100,9 @@ def look_at_room(folder: str, *, variable: str) -> Iterator[Finding]:
 
 def free_bytes(path: str) -> int:
     """What can be written where the path is, or would be."""
+    if not hasattr(os, "statvfs"):
+        import shutil
+
+        return shutil.disk_usage(nearest(path)).free
     found = os.statvfs(nearest(path))
     return found.f_bavail * found.f_frsize

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 
-from ... import errors, registry
+from ... import errors, registry, systems
 from ...deadline import Deadline, backoff
 from . import check, places
 
@@ -103,32 +102,24 @@ def permissions(context: Context) -> list[Check]:
 def _look_at_lock(path: str) -> Iterator[Finding]:
     """Writers hold it for milliseconds: who holds it for long is stopped."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # nobody has written yet, or the folder is closed to us, which is told already
-        return
-    try:
-        if not _can_lock(fd):
+        if not _gets_free(path):
             text = f"another process keeps {path} locked"
             remedy = "Look for a vmnest process that is stopped, and end it."
             yield places.Finding(check.WARNING, text, remedy=remedy)
-    finally:
-        os.close(fd)
+    except OSError:  # nobody has written yet, or the folder is closed to us, which is told already
+        return
 
 
-def _can_lock(fd: int) -> bool:
+def _gets_free(path: str) -> bool:
     import time
 
     deadline = Deadline(_LOCK_SECONDS)
     for delay in backoff(first=0.01, last=0.1):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if deadline.expired:
-                return False
-            time.sleep(deadline.clamp(delay))
-        else:
-            fcntl.flock(fd, fcntl.LOCK_UN)
+        if not systems.is_locked(path):
             return True
+        if deadline.expired:
+            return False
+        time.sleep(deadline.clamp(delay))
     raise AssertionError("backoff ended")
 
 
