@@ -157,6 +157,7 @@ class Facts:
         end: The place of the latest one.
         came: When the last one came.
         is_in_order: Whether they stand in the files in the order of their places.
+        heads: Of each half, its first event without what it says.
         marks: For each half, offsets in its file, growing, and the place that no event before the offset is behind.
     """
 
@@ -166,12 +167,30 @@ class Facts:
         self.end: Place | None = None
         self.came: int | None = None
         self.is_in_order = True
+        self.heads: dict[str, Event | None] = {OLDER: None, NEWER: None}
         self.marks: dict[str, list[tuple[Place, int]]] = {OLDER: [], NEWER: []}
 
     @property
     def last(self) -> int | None:
         """The time of the latest event."""
         return None if self.end is None else self.end[0]
+
+    @property
+    def gap(self) -> Event | None:
+        """An event that says how many were dropped, in the place of the last of them; None if all are there."""
+        head = self.heads[OLDER] or self.heads[NEWER]
+        if head is None or head.number <= 1:
+            return None
+        told = f"[vmnest: {head.number - 1} earlier events are not kept any more]"
+        return head._replace(number=head.number - 1, raw=json.dumps(told).encode())
+
+    def find_before_last(self, count: int, *, until: Place | None) -> Place:
+        """A place that so many events are behind, the last ones before the other place; there may be fewer."""
+        if not self.is_in_order or self.end is None:
+            return BEGINNING
+        number = self.next_number if until is None or until > self.end else until[1]
+        places = (place for marks in self.marks.values() for place, _ in marks)
+        return max((place for place in places if place[1] < number - count), default=BEGINNING)
 
     def find_offset(self, half: str, after: Place) -> int | None:
         """Where in that half's file events behind that place begin, or before; None if it has none of them."""
@@ -188,11 +207,13 @@ class Facts:
     def turn(self) -> None:
         """The newer half is the older one now."""
         self.marks = {OLDER: self.marks[NEWER], NEWER: []}
+        self.heads = {OLDER: self.heads[NEWER], NEWER: None}
 
     def note(self, events: Sequence[Event]) -> None:
         """Events are in it, behind those that were."""
         places = [event.place for event in events]
         least, most = min(places), max(places)
+        self.heads[NEWER] = self.heads[NEWER] or events[0]._replace(raw=b"")
         self.is_in_order = self.is_in_order and places == sorted(places) and (self.end is None or self.end < least)
         self.first = least[0] if self.first is None else min(self.first, least[0])
         self.end = most if self.end is None else max(self.end, most)

@@ -7,6 +7,7 @@ half is dropped; where all files together are more than TOTAL_BYTES, the streams
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import dataclasses
 import logging
@@ -189,8 +190,11 @@ class Logs:
         after: log_files.Place = log_files.BEGINNING,
         until: log_files.Place | None = None,
         most: int | None = None,
+        last: int | None = None,
     ) -> list[log_files.Event]:
         """A stream's events in the order of their places, but for those beyond the group's retention.
+
+        The first one of a stream that has dropped events says how many.
 
         Args:
             group: Its name.
@@ -198,6 +202,7 @@ class Logs:
             after: Only those behind that place.
             until: Only those before that place.
             most: So many of them will do, the first ones; there may be more.
+            last: So many of them will do, the last ones; there may be more.
 
         Raises:
             faults.Fault: there is no such group or stream.
@@ -207,12 +212,18 @@ class Logs:
             days = self._held(group).group.retention_days
             if days is not None:
                 after = max(after, (self._now() - days * _DAY_MS, -1))
-            files = found.open(stack, after=after)
+            begin = after if last is None else max(after, found.facts.find_before_last(last, until=until))
+            files, gap = found.open(stack, after=begin), found.facts.gap
             most = most if found.facts.is_in_order else None
             opened = stack.pop_all()
         # Read without the lock: files only grow, and one that is dropped meanwhile is open.
         with opened:
-            return log_files.select(files, after=after, until=until, most=most)
+            events = log_files.select(files, after=begin, until=until, most=most)
+        if begin > after and last is not None and len(events) < last:
+            return self.events(group, stream, after=after, until=until)
+        if gap is not None and begin < gap.place and (until is None or gap.place < until):
+            bisect.insort(events, gap, key=lambda event: event.place)
+        return events
 
     # -- their parts ---------------------------------------------------------------------------------------------------
 

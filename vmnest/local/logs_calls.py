@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import itertools
 import json
 import logging
@@ -201,7 +202,8 @@ class LogsService:
             until = min(until, at[1:])
         elif at is not None:
             after = max(after, at[1:])
-        events = self._logs.events(group, name, after=after, until=until, most=limit if from_head else None)
+        most = {"most" if from_head else "last": limit}
+        events = self._logs.events(group, name, after=after, until=until, **most)
         chosen = _fitting(events if from_head else events[::-1], limit, size=_size)
         chosen = chosen if from_head else chosen[::-1]
         # Whoever has read to the end asks by the same token again, and finds what is new.
@@ -290,7 +292,12 @@ def _describe_stream(group: logs.Group, stream: log_files.Stream) -> Params:
 
 def _event_id(stream: str, event: log_files.Event) -> str:
     # Digits, as AWS's; the same event has the same one.
-    return f"{event.time:014d}{uuid.uuid5(uuid.NAMESPACE_OID, stream).int % 10**16:016d}{event.number:010d}"
+    return f"{event.time:014d}{_number_of(stream):016d}{event.number:010d}"
+
+
+@functools.lru_cache(maxsize=256)
+def _number_of(stream: str) -> int:
+    return uuid.uuid5(uuid.NAMESPACE_OID, stream).int % 10**16
 
 
 def _key_of_found(item: tuple[log_files.Event, str]) -> str:

@@ -58,6 +58,20 @@ def test_what_is_asked_for_is_what_is_there(batches, after, until, restart, in_o
         assert read(stream, after=after, until=until) == wanted
         if stream.facts.is_in_order:
             assert read(stream, after=after, until=until, most=3) == wanted[:3]
+            begin = stream.facts.find_before_last(3, until=(99, 0))
+            assert [event for event in everything if event.place > begin][-3:] == everything[-3:]
+
+
+def test_what_was_dropped_is_told_by_an_event_in_its_place(tmp_path):
+    stream = make(tmp_path)
+    assert stream.facts.gap is None
+    put(stream, (5, "a"), (6, "b"))
+    assert stream.facts.gap is None
+    put(stream, (7, "c"), most_bytes=10)
+    put(stream, (8, "d"), most_bytes=10)
+    for one in (stream, reload(stream)):
+        assert one.facts.gap.place == (7, 2)
+        assert one.facts.gap.message == "[vmnest: 2 earlier events are not kept any more]"
 
 
 def test_what_is_old_is_not_read(tmp_path):

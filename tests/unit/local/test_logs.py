@@ -117,7 +117,8 @@ class TestBounds:
         kept = logs.Logs(str(tmp_path), clock=fake_clock, stream_bytes=1000)
         for number in range(200):
             kept.write(GROUP, STREAM, [(number, f"line {number}")])
-        found = messages(kept)
+        gap, *found = messages(kept)
+        assert gap == f"[vmnest: {200 - len(found)} earlier events are not kept any more]"
         assert found[-1] == "line 199"
         assert found == [f"line {number}" for number in range(200 - len(found), 200)]
         assert 10 < len(found) < 100
@@ -127,9 +128,33 @@ class TestBounds:
     def test_a_flood_at_once_is_bounded_too(self, tmp_path, fake_clock):
         kept = logs.Logs(str(tmp_path), clock=fake_clock, stream_bytes=100_000)
         kept.write(GROUP, STREAM, [(1, f"line {number}") for number in range(50_000)])
-        found = messages(kept)
+        _, *found = messages(kept)
         assert found == [f"line {number}" for number in range(50_000 - len(found), 50_000)]
         assert size(tmp_path) < 300_000
+
+    def test_what_was_dropped_is_told_once_in_its_place(self, tmp_path, fake_clock):
+        kept = logs.Logs(str(tmp_path), clock=fake_clock, stream_bytes=10_000)
+        for number in range(1000):
+            kept.write("g", "s", [(number, f"line {number}")])
+        told = messages(kept, "g", "s")
+        dropped = 1000 - (len(told) - 1)
+        assert told == [
+            f"[vmnest: {dropped} earlier events are not kept any more]",
+            *(f"line {number}" for number in range(dropped, 1000)),
+        ]
+        (gap, first, *_) = kept.events("g", "s")
+        assert (first.time, first.number) == (dropped * 1000, dropped + 1)
+        assert gap.place < first.place
+        assert kept.events("g", "s", after=gap.place)[0] == first
+
+    def test_the_end_is_read_without_what_is_before_it(self, tmp_path, fake_clock):
+        kept = logs.Logs(str(tmp_path), clock=fake_clock, stream_bytes=3_000_000)
+        for start in range(0, 50_000, 100):
+            kept.write("g", "s", [(7, f"line {number}") for number in range(start, start + 100)])
+        for until, end in ((None, 50_000), ((7000, 49_001), 49_000), ((7000, 20_001), 20_000), ((7000, 3), 2)):
+            found = kept.events("g", "s", until=until, last=100)
+            assert [each.message for each in found[-100:]] == [f"line {n}" for n in range(max(0, end - 100), end)]
+            assert len(found) < 5000
 
     def test_the_streams_that_were_written_least_lately_go(self, tmp_path, fake_clock):
         kept = logs.Logs(str(tmp_path), clock=fake_clock, stream_bytes=100, total_bytes=2000)
