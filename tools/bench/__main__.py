@@ -14,6 +14,7 @@ from pathlib import Path
 
 import agents
 import commands
+import footprint
 import forward
 import mcp_servers
 import packing
@@ -21,7 +22,7 @@ import sandboxes
 import transfers
 from figures import HEADING, Figure
 
-SECTIONS = ("commands", "agents", "transfers", "sandboxes", "forward", "mcp", "packing")
+SECTIONS = ("commands", "agents", "transfers", "sandboxes", "forward", "mcp", "packing", "footprint")
 
 
 def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
@@ -41,14 +42,21 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
             yield from mcp_servers.measure(ours=ours, theirs=theirs, folder=folder, rounds=max(3, rounds // 2))
         elif section == "packing":
             yield from packing.measure(ours=ours, theirs=theirs, folder=folder, rounds=max(3, rounds // 3))
+        elif section == "footprint":
+            yield from footprint.measure(ours=ours, theirs=theirs)
         else:
             raise SystemExit(f"no section {section!r}; there are {', '.join(SECTIONS)}")
 
 
+def _absolute(text: str) -> Path:
+    """Programs are started in other folders, too. A link stays one: Python finds its environment by it."""
+    return Path(text).absolute()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="tools/bench/run", description=__doc__)
-    parser.add_argument("--ours", type=Path, required=True, help="environment with vmnest")
-    parser.add_argument("--theirs", type=Path, required=True, help="environment with the upstream package")
+    parser.add_argument("--ours", type=_absolute, required=True, help="environment with vmnest")
+    parser.add_argument("--theirs", type=_absolute, required=True, help="environment with the upstream package")
     parser.add_argument("--only", default=",".join(SECTIONS), help="sections to run, of %(default)s")
     parser.add_argument("--rounds", type=int, default=15, help="rounds of each figure (%(default)s)")
     parser.add_argument("--json", type=Path, help="file to write the figures to")

@@ -101,7 +101,7 @@ def _measure_calls(places: dict[str, Path], *, folder: Path, rounds: int) -> Fig
         processes.stop(server)
         assert server.stdout is not None
         server.stdout.close()
-    return Figure("GetMicrovm, warm", "us", took["ours"], took["theirs"], 0.5)
+    return Figure("GetMicrovm, warm", "us", took["ours"], took["theirs"])
 
 
 def environment(folder: Path, url: str) -> dict[str, str]:

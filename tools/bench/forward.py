@@ -27,6 +27,8 @@ NEW_CLIENTS = 64
 NEW_CONNECTIONS = 192
 NEW_TLS_CONNECTIONS = 100
 IDLE_SOCKETS = 1000
+ECHOES = 500
+ECHOED_BYTES = 50 << 20
 PATIENCE_SECONDS = 30.0
 ENDPOINT = Path(__file__).with_name("endpoint.py")
 HEAD = b"GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: %s\r\n\r\n"
@@ -41,24 +43,29 @@ def measure(*, ours: Path, theirs: Path, folder: Path, rounds: int) -> Iterator[
     """Large and small answers, new connections, events and idle WebSockets."""
     _raise_limit_of_files()
     places = {"ours": ours, "theirs": theirs}
+    yield from _measure_starts(places, folder=folder, rounds=rounds)
     with _forwarders(places, folder=folder) as both:
         yield from _measure_large(both, name="http", goal=0.5, rounds=rounds)
-        yield from _measure_small(both, rounds=rounds)
+        yield from _measure_small(both, name="http", rounds=rounds)
         yield from _measure_new_clients(both, rounds=rounds)
-        yield _measure_events(both["ours"], rounds=rounds)
+        yield from _measure_events(both, rounds=rounds)
+        yield from _measure_echoes(both["ours"], name="http", rounds=rounds)
         yield _measure_idle_sockets(both["ours"])
     with _forwarders(places, folder=folder, certificate=certificates.make(folder)) as both:
         yield from _measure_large(both, name="https", goal=0.77, rounds=rounds)
+        yield from _measure_small(both, name="https", rounds=rounds)
         yield _measure_new_connections(both, name="new https connection, p50", goal=1.2, rounds=rounds)
+        yield from _measure_echoes(both["ours"], name="https", rounds=rounds)
 
 
 class Forwarder:
-    """A forwarder that listens on ``address``."""
+    """A forwarder that listens on ``address``; ``milliseconds`` is what it took to get there."""
 
     def __init__(self, side: str, *, environment: Path, environ: dict[str, str], is_tls: bool) -> None:
         self.side = side
         self.address = ("127.0.0.1", _free_port())
         words = ["forward", "app", "-r", str(_REMOTE_PORT), "-l", str(self.address[1])]
+        start = time.perf_counter()
         self.process = subprocess.Popen(
             [str(environment / "bin/vmnest"), *words, *(["--no-verify-tls"] if is_tls else [])],
             env=environ,
@@ -70,7 +77,8 @@ class Forwarder:
         while not self._listens():
             if self.process.poll() is not None or time.monotonic() > end:
                 raise SystemExit(f"{side}: the forwarder does not listen")
-            time.sleep(0.01)
+            time.sleep(0.002)
+        self.milliseconds = (time.perf_counter() - start) * 1e3
 
     def _listens(self) -> bool:
         try:
@@ -96,10 +104,8 @@ class Forwarder:
 
 
 @contextmanager
-def _forwarders(
-    places: dict[str, Path], *, folder: Path, certificate: tuple[str, str] | None = None
-) -> Iterator[dict[str, Forwarder]]:
-    """Both, in front of one endpoint."""
+def _endpoint(folder: Path, *, certificate: tuple[str, str] | None = None) -> Iterator[dict[str, str]]:
+    """What both lead to; the environment in which they find it."""
     with ExitStack() as stack:
         endpoint = subprocess.Popen([sys.executable, str(ENDPOINT), *(certificate or ())], stdout=subprocess.PIPE)
         stack.callback(processes.stop, endpoint)
@@ -110,6 +116,15 @@ def _forwarders(
         cloud.endpoint = url
         environ = commands.environment(folder, cloud.url)
         commands.write_state(Path(environ["AGENT_SANDBOX_STATE"]), url)
+        yield environ
+
+
+@contextmanager
+def _forwarders(
+    places: dict[str, Path], *, folder: Path, certificate: tuple[str, str] | None = None
+) -> Iterator[dict[str, Forwarder]]:
+    """Both, in front of one endpoint."""
+    with _endpoint(folder, certificate=certificate) as environ, ExitStack() as stack:
         both = {}
         for side in SIDES:
             one = Forwarder(side, environment=places[side], environ=environ, is_tls=certificate is not None)
@@ -117,6 +132,21 @@ def _forwarders(
             one.get("/bytes/10")
             both[side] = one
         yield both
+
+
+def _measure_starts(places: dict[str, Path], *, folder: Path, rounds: int) -> Iterator[Figure]:
+    milliseconds: dict[str, list[float]] = {side: [] for side in SIDES}
+    mib: dict[str, list[float]] = {side: [] for side in SIDES}
+    with _endpoint(folder) as environ:
+        for count in range(rounds + 1):
+            for side in SIDES:
+                one = Forwarder(side, environment=places[side], environ=environ, is_tls=False)
+                if count:
+                    milliseconds[side].append(one.milliseconds)
+                    mib[side].append(processes.rss_mib(one.process.pid))
+                processes.stop(one.process)
+    yield Figure("forward: start to listening", "ms", milliseconds["ours"], milliseconds["theirs"])
+    yield Figure("forward: RSS after start", "MiB", mib["ours"], mib["theirs"])
 
 
 def _measure_large(both: dict[str, Forwarder], *, name: str, goal: float, rounds: int) -> Iterator[Figure]:
@@ -135,7 +165,7 @@ def _measure_large(both: dict[str, Forwarder], *, name: str, goal: float, rounds
     yield Figure(f"forward: 200 MB GET, {name}, peak RSS", "MiB", peaks["ours"], peaks["theirs"], 0.05)
 
 
-def _measure_small(both: dict[str, Forwarder], *, rounds: int) -> Iterator[Figure]:
+def _measure_small(both: dict[str, Forwarder], *, name: str, rounds: int) -> Iterator[Figure]:
     """Theirs takes a delayed acknowledgement each time: a few of them tell as much."""
     medians: dict[str, list[float]] = {side: [] for side in SIDES}
     request = HEAD % (b"/bytes/100", b"keep-alive")
@@ -143,8 +173,8 @@ def _measure_small(both: dict[str, Forwarder], *, rounds: int) -> Iterator[Figur
         for side in SIDES:
             total = SMALL_GETS if side == "ours" else SMALL_GETS // 10
             medians[side].append(load.Loop(both[side].address, request, total, 1).run())
-    yield Figure("forward: kept-alive GET, p50", "ms", medians["ours"], goal=1)
-    yield Figure("forward: kept-alive GET beside theirs", "ms", medians["ours"], medians["theirs"])
+    yield Figure(f"forward: kept-alive GET, {name}, p50", "ms", medians["ours"], goal=1)
+    yield Figure(f"forward: kept-alive GET, {name}, beside theirs", "ms", medians["ours"], medians["theirs"])
 
 
 def _measure_new_clients(both: dict[str, Forwarder], *, rounds: int) -> Iterator[Figure]:
@@ -209,21 +239,57 @@ def _measure_new_connections(both: dict[str, Forwarder], *, name: str, goal: flo
     return Figure(f"forward: {name}", "ms", medians["ours"], medians["theirs"], goal)
 
 
-def _measure_events(forwarder: Forwarder, *, rounds: int) -> Figure:
-    """Theirs hands all events on at the end of the answer: there is nothing to compare."""
-    waits = []
+def _measure_events(both: dict[str, Forwarder], *, rounds: int) -> Iterator[Figure]:
+    """Theirs hands all events on at the end of the answer."""
+    waits: dict[str, list[float]] = {side: [] for side in SIDES}
+    for _ in range(rounds):
+        for side in SIDES:
+            waits[side].append(_wait_for_event(both[side]))
+    yield Figure("forward: event to its reader", "ms", waits["ours"], goal=20)
+    yield Figure("forward: event to its reader, beside theirs", "ms", waits["ours"], waits["theirs"])
+
+
+def _wait_for_event(forwarder: Forwarder) -> float:
+    """Milliseconds from the sending of the first of several events to its arrival."""
+    with forwarder.dial() as sock:
+        sock.sendall(HEAD % (b"/events", b"close"))
+        received = b""
+        while b"\n\n" not in received.partition(b"data: ")[2]:
+            data = sock.recv(65536)
+            if not data:
+                raise SystemExit("the events broke off")
+            received += data
+        now = time.monotonic_ns()
+    return (now - int(received.partition(b"data: ")[2].split()[0])) / 1e6
+
+
+def _measure_echoes(forwarder: Forwarder, *, name: str, rounds: int) -> Iterator[Figure]:
+    """A WebSocket of which the client speaks first, and gets back what it says. Theirs waits for the server there."""
+    medians, whole = [], []
     for _ in range(rounds):
         with forwarder.dial() as sock:
-            sock.sendall(HEAD % (b"/events", b"close"))
-            received = b""
-            while b"\n\n" not in received.partition(b"data: ")[2]:
-                data = sock.recv(65536)
-                if not data:
-                    raise SystemExit("the events broke off")
-                received += data
-            now = time.monotonic_ns()
-        waits.append((now - int(received.partition(b"data: ")[2].split()[0])) / 1e6)
-    return Figure("forward: event to its reader", "ms", waits, goal=20)
+            sock.sendall(UPGRADE.replace(b"/socket", b"/echo"))
+            if not sock.recv(4096).startswith(b"HTTP/1.1 101"):
+                raise SystemExit("a WebSocket was refused")
+            medians.append(statistics.median(_echo(sock, bytes(106), total=106) for _ in range(ECHOES)) * 1e3)
+            whole.append(_echo(sock, bytes(1 << 16), total=ECHOED_BYTES))
+    yield Figure(f"forward: WebSocket, {name}, 100 B there and back", "us", medians, goal=1000)
+    yield Figure(f"forward: WebSocket, {name}, 50 MiB there and back", "ms", whole)
+
+
+def _echo(sock: socket.socket, piece: bytes, *, total: int) -> float:
+    """Milliseconds until as much has come back as was sent, a piece at a time; up to four are under way."""
+    start = time.perf_counter()
+    sent = received = 0
+    while received < total:
+        while sent < total and sent - received < 4 * len(piece):
+            sock.sendall(piece)
+            sent += len(piece)
+        data = sock.recv(1 << 20)
+        if not data:
+            raise SystemExit("a WebSocket broke off")
+        received += len(data)
+    return (time.perf_counter() - start) * 1e3
 
 
 def _measure_idle_sockets(forwarder: Forwarder) -> Figure:

@@ -62,6 +62,8 @@ class Loop:
 
     Attributes:
         latencies: Milliseconds of each request.
+        beginnings: Milliseconds of each until its answer began.
+        milliseconds: What all of them took.
     """
 
     address: Address
@@ -69,9 +71,12 @@ class Loop:
     total: int
     connections: int
     latencies: list[float] = field(default_factory=list)
+    beginnings: list[float] = field(default_factory=list)
+    milliseconds: float = 0.0
 
     def run(self) -> float:
         """Drive the loop to its end; returns the median latency in milliseconds."""
+        started = time.perf_counter()
         with selectors.DefaultSelector() as selector:
             begun = 0
             for _ in range(min(self.connections, self.total)):
@@ -91,6 +96,7 @@ class Loop:
                     else:
                         selector.unregister(ready)
                         ready.close()
+        self.milliseconds = (time.perf_counter() - started) * 1e3
         return statistics.median(self.latencies)
 
     def _send(self, sock: socket.socket) -> tuple[float, Answer]:
@@ -103,6 +109,8 @@ class Loop:
         data = sock.recv(2**20)
         if not data:
             raise SystemExit("the agent closed a connection in the middle of an answer")
+        if not answer.received:
+            self.beginnings.append((time.perf_counter() - start) * 1e3)
         if not answer.feed(data):
             return False
         self.latencies.append((time.perf_counter() - start) * 1e3)

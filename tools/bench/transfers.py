@@ -103,6 +103,22 @@ def _measure_output(sides: list[Side], *, folder: Path, rounds: int) -> Figure:
     return Figure("exec printing, a MB of it", "ms", times["ours"], times["theirs"], 0.05)
 
 
+def _measure_command(sides: list[Side], *, folder: Path, rounds: int) -> Figure:
+    """The whole command line for a short command."""
+    with fake_cloud.FakeCloud().serving() as cloud:
+        environ = commands.environment(folder, cloud.url)
+        times: dict[str, list[float]] = {side.name: [] for side in sides}
+        for count in range(rounds + 1):
+            for side in sides:
+                cloud.endpoint = side.url
+                commands.write_state(Path(environ["AGENT_SANDBOX_STATE"]), side.url)
+                line = [str(side.environment / "bin/vmnest"), "exec", "app", "--", "echo", "hi"]
+                took = processes.time_once(line, environ=environ)
+                if count:
+                    times[side.name].append(took)
+    return Figure("exec echo, http, static keys", "ms", times["ours"], times["theirs"], 0.3)
+
+
 def _measure_processes(sides: list[Side], *, rounds: int) -> Iterator[Figure]:
     """Time for a thousand, and what they leave behind in the agent."""
     rows: dict[str, dict[str, list[float]]] = {
@@ -141,6 +157,7 @@ def _measure_all(places: dict[str, Path], folder: Path, rounds: int) -> Iterator
         for action in ("write", "read"):
             yield from _measure_files(sides, action=action, folder=folder, rounds=rounds)
     with _sides(places, folder=folder) as sides:
+        yield _measure_command(sides, folder=folder, rounds=2 * rounds)
         yield _measure_output(sides, folder=folder, rounds=rounds)
     with _sides(places, folder=folder) as sides:
         yield from _measure_processes(sides, rounds=rounds)
