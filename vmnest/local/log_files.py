@@ -221,7 +221,9 @@ class Facts:
         self.next_number = events[-1].number + 1
 
 
-def select(files: Iterable[BinaryIO], *, after: Place, until: Place | None, most: int | None) -> list[Event]:
+def select(
+    files: Iterable[BinaryIO], *, after: Place, until: Place | None, most: int | None, is_in_order: bool = False
+) -> list[Event]:
     """The events behind one place and before the other, in the order of their places.
 
     Args:
@@ -229,9 +231,11 @@ def select(files: Iterable[BinaryIO], *, after: Place, until: Place | None, most
         after: Only those behind that place.
         until: Only those before that place; None: all of them.
         most: No more than that, the first ones in the files.
+        is_in_order: They stand in the files in the order of their places: behind the last one nothing is read.
     """
+    choose = itertools.takewhile if is_in_order else filter
     events = (event for file in files for event in _parse_events(file) if event.place > after)
-    wanted = events if until is None else (event for event in events if event.place < until)
+    wanted = events if until is None else choose(lambda event: event.place < until, events)
     return sorted(itertools.islice(wanted, most), key=lambda event: event.place)
 
 

@@ -214,11 +214,12 @@ class Logs:
                 after = max(after, (self._now() - days * _DAY_MS, -1))
             begin = after if last is None else max(after, found.facts.find_before_last(last, until=until))
             files, gap = found.open(stack, after=begin), found.facts.gap
-            most = most if found.facts.is_in_order else None
+            is_in_order = found.facts.is_in_order
             opened = stack.pop_all()
         # Read without the lock: files only grow, and one that is dropped meanwhile is open.
         with opened:
-            events = log_files.select(files, after=begin, until=until, most=most)
+            most = most if is_in_order else None
+            events = log_files.select(files, after=begin, until=until, most=most, is_in_order=is_in_order)
         if begin > after and last is not None and len(events) < last:
             return self.events(group, stream, after=after, until=until)
         if gap is not None and begin < gap.place and (until is None or gap.place < until):

@@ -27,9 +27,10 @@ def put(stream, *events, most_bytes=1 << 20):
     return stream.put(events, came=CAME, most_bytes=most_bytes)
 
 
-def read(stream, *, after=log_files.BEGINNING, until=None, most=None):
+def read(stream, *, after=log_files.BEGINNING, until=None, most=None, is_in_order=False):
     with contextlib.ExitStack() as stack:
-        return log_files.select(stream.open(stack, after=after), after=after, until=until, most=most)
+        files = stream.open(stack, after=after)
+        return log_files.select(files, after=after, until=until, most=most, is_in_order=is_in_order)
 
 
 @given(
@@ -57,7 +58,8 @@ def test_what_is_asked_for_is_what_is_there(batches, after, until, restart, in_o
         wanted = [event for event in everything if after < event.place < until]
         assert read(stream, after=after, until=until) == wanted
         if stream.facts.is_in_order:
-            assert read(stream, after=after, until=until, most=3) == wanted[:3]
+            assert read(stream, after=after, until=until, most=3, is_in_order=True) == wanted[:3]
+            assert read(stream, after=after, until=until, is_in_order=True) == wanted
             begin = stream.facts.find_before_last(3, until=(99, 0))
             assert [event for event in everything if event.place > begin][-3:] == everything[-3:]
 
@@ -87,6 +89,16 @@ def test_what_is_old_is_not_read(tmp_path):
             (file,) = one.open(stack, after=(90, -1))
             assert file.tell() > 100_000
         assert len(read(one, after=(90, -1))) == 10
+
+
+def test_behind_the_end_of_what_is_wanted_nothing_is_read(tmp_path):
+    stream = make(tmp_path)
+    put(stream, *((number, "x" * 1000) for number in range(1000)))
+    with contextlib.ExitStack() as stack:
+        (file,) = stream.open(stack, after=log_files.BEGINNING)
+        found = log_files.select([file], after=log_files.BEGINNING, until=(9, 0), most=None, is_in_order=True)
+        assert len(found) == 9
+        assert os.lseek(file.fileno(), 0, os.SEEK_CUR) < 500_000
 
 
 def test_at_the_end_nothing_is_opened(tmp_path):
