@@ -116,7 +116,8 @@ def _print(options: _Options) -> None:
         data = _read(options, cursor=str(data["cursor"]))
         count += _write(_events(data), options=options)
     if not count:
-        nothing = "nothing that was asked for" if options.since or options.grep else "nothing"
+        chosen = options.since or options.grep or options.tail is not None
+        nothing = "nothing that was asked for" if chosen else "nothing"
         output.remark(f"{nothing} is logged of {options.names[0]}{_reason(data)}", options=options)
 
 

@@ -112,6 +112,8 @@ def test_that_there_is_nothing_is_a_remark(
     log_plane.put("a")
     assert main(["logs", "web", "--grep", "b"]) == 0
     assert capfd.readouterr() == ("", f"vmnest: nothing that was asked for is logged of web in {GROUP}\n")
+    assert main(["logs", "web", "--tail", "0"]) == 0
+    assert capfd.readouterr() == ("", f"vmnest: nothing that was asked for is logged of web in {GROUP}\n")
     assert main(["logs", "web", "--grep", "b", "-q"]) == 0
     assert capfd.readouterr() == ("", "")
     assert main(["logs", "web", "--grep", "b", "--json"]) == 0
