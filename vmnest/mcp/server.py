@@ -139,6 +139,7 @@ class Server:
     def _work(self, call: Call, way: _Way) -> None:
         request = call.request
         message: dict[str, object] = {}
+        failure: Exception | None = None
         try:
             call.check()
             message = jsonrpc.build_result(request.id, self._result(call))
@@ -146,15 +147,17 @@ class Server:
             call.cancel()
         except jsonrpc.ProtocolError as error:
             message = jsonrpc.build_error(request.id, error)
-        except Exception:  # the last line of a call: one that fails must not end the others
-            import logging
-
-            logging.getLogger(__name__).exception("%s failed", request.method)
+        except Exception as error:  # the last line of a call: one that fails must not end the others
+            failure = error
             message = _fault(request, "Internal error; standard error has the details")
         finally:
             self._calls.remove(call)
         if not call.answer(message):
             way.forgo()
+        if failure is not None:  # only now: nobody may be reading standard error
+            import logging
+
+            logging.getLogger(__name__).error("%s failed", request.method, exc_info=failure)
 
     # -- methods -------------------------------------------------------------------------------------------------------
 
