@@ -89,10 +89,12 @@ def test_a_call_that_is_itself_wrong_is_an_error_of_the_protocol(params):
 
 
 def test_a_fault_of_ours_tells_nothing_of_the_inside(caplog):
-    conversation = Conversation(Offer(fail=fail))
+    conversation = Conversation(Offer(fail=fail), workers=1)
     conversation.shake_hands()
     conversation.request(1, "tools/call", {"name": "fail"})
     error = conversation.reply()["error"]
+    conversation.request(2, "tools/call", {"name": "fail"})
+    conversation.reply()  # by then the only thread has told of the first one
     assert error["code"] == -32603
     assert "inside" not in json.dumps(error)
     assert "the inside of it" in caplog.text
@@ -155,6 +157,32 @@ def test_a_cancelled_call_ends_and_nothing_more_is_sent_for_it():
     for _ in range(3):
         conversation.request(8, "tools/call", {"name": "echo"})
         assert conversation.reply()["id"] == 8
+    assert conversation.is_silent()
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-11-25"])
+def test_a_call_that_is_not_answered_in_time_is_given_up_and_ended(version):
+    """Else its host gives up first, and the model does not hear why."""
+    gate = Gate()
+    conversation = Conversation(Offer(gate=gate, echo=echo), workers=1, patience=0.2)
+    conversation.shake_hands(version)
+    gate.holds_on = True
+    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "gate"}}
+    conversation.send([call, ping(8)] if version == "2025-03-26" else call)
+    message = conversation.next()
+    reply = message if isinstance(message, dict) else max(message, key=lambda each: each["id"] == 7)
+    assert reply["id"] == 7
+    assert reply["result"]["isError"] is True
+    error = reply["result"]["structuredContent"]["error"]
+    assert error["code"] == "wait_timeout"
+    assert error["message"].startswith("gate has not answered within")
+    assert gate.was_cancelled.wait(30)
+    # What waits for the thread that it holds is answered too.
+    conversation.request(9, "resources/read", {"uri": "x://there"})
+    assert conversation.reply()["error"]["code"] == -32603
+    gate.may_end.set()
+    conversation.request(10, "tools/call", {"name": "echo"})
+    assert conversation.reply()["id"] == 10
     assert conversation.is_silent()
 
 
