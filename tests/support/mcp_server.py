@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from vmnest.mcp.calls import Call
-from vmnest.mcp.server import Server
+from vmnest.mcp.server import PATIENCE_SECONDS, Server
 
 WAIT_SECONDS = 30.0
 PREFIX = "io.modelcontextprotocol/"
@@ -41,9 +41,16 @@ class Offer:
 class Conversation:
     """Speaks with a server that runs on the caller's threads."""
 
-    def __init__(self, offer: Offer, *, workers: int = 8) -> None:
+    def __init__(self, offer: Offer, *, workers: int = 8, patience: float = PATIENCE_SECONDS) -> None:
         self.lines: queue.Queue[bytes] = queue.Queue()
-        self.server = Server(offer, identity=IDENTITY, instructions="Use it.", write=self.lines.put, workers=workers)
+        self.server = Server(
+            offer,
+            identity=IDENTITY,
+            instructions="Use it.",
+            write=self.lines.put,
+            workers=workers,
+            patience=patience,
+        )
 
     def send(self, message: object) -> None:
         """Send a message, or bytes as they are."""
@@ -92,10 +99,12 @@ class Gate:
         self.began = threading.Event()
         self.may_end = threading.Event()
         self.was_cancelled = threading.Event()
+        self.holds_on = False  # even when it is cancelled
 
     def __call__(self, arguments: Mapping[str, object], call: Call) -> dict[str, object]:
         call.on_cancel(self.was_cancelled.set)
-        call.on_cancel(self.may_end.set)
+        if not self.holds_on:
+            call.on_cancel(self.may_end.set)
         self.began.set()
         assert self.may_end.wait(WAIT_SECONDS)
         return {"content": []}

@@ -48,6 +48,7 @@ class Call:
         self._send = send
         self._monotonic = monotonic
         self._token = _progress_token(request)
+        self._began = monotonic()
         self._lock = threading.Lock()  # guards all below
         self._is_cancelled = False
         self._is_answered = False
@@ -60,6 +61,17 @@ class Call:
         """Nobody waits for the answer any more."""
         with self._lock:
             return self._is_cancelled
+
+    @property
+    def is_answered(self) -> bool:
+        """Its answer was sent."""
+        with self._lock:
+            return self._is_answered
+
+    @property
+    def age(self) -> float:
+        """Seconds since it came."""
+        return self._monotonic() - self._began
 
     @property
     def wants_progress(self) -> bool:
@@ -84,11 +96,21 @@ class Call:
 
         To end it may need the network, and whoever cancels has other things to read meanwhile.
         """
+        return self._cancel(answer=None)
+
+    def give_up(self, answer: dict[str, object]) -> None:
+        """Send this answer instead of the one that does not come, and end what goes on for it, as ``cancel`` does."""
+        self._cancel(answer=answer)
+
+    def _cancel(self, *, answer: dict[str, object] | None) -> threading.Thread | None:
         with self._lock:
             if self._is_answered or self._is_cancelled:
                 return None
             self._is_cancelled = True
             ends, self._ends = self._ends, []
+            if answer is not None:
+                self._is_answered = True
+                self._send(answer)
         if not ends:
             return None
         thread = threading.Thread(target=_end_all, args=(ends,), name="vmnest-mcp-cancel", daemon=True)
@@ -155,6 +177,11 @@ class Calls:
             else:
                 self._calls.pop(key, None)
 
+    def all(self) -> list[Call]:
+        """Those that are not over."""
+        with self._lock:
+            return [call for calls in self._calls.values() for call in calls]
+
     def cancel(self, identity: object) -> None:
         """Cancel what has this id; nothing may have it, and it may be anything."""
         if isinstance(identity, (str, int)) and not isinstance(identity, bool):
@@ -165,9 +192,7 @@ class Calls:
 
     def cancel_all(self) -> None:
         """Whoever asked has gone. Returns when what went on for him has ended."""
-        with self._lock:
-            found = [call for calls in self._calls.values() for call in calls]
-        for thread in [call.cancel() for call in found]:
+        for thread in [call.cancel() for call in self.all()]:
             if thread is not None:
                 thread.join()
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from . import eras, jsonrpc, stdio
+from .. import errors
+from . import envelope, eras, jsonrpc, stdio
 from .calls import Call, Calls, CancelledError
 
 TYPE_CHECKING = False
@@ -46,6 +47,9 @@ __all__ = ["Provider", "Server"]
 
 WORKERS = 32
 MOST_WAITING = 1000
+# Tools answer within 45 seconds, as far as they know how long what they ask takes. Hosts wait 60.
+PATIENCE_SECONDS = 55.0
+LOOK_SECONDS = 1.0
 STATIC_TTL_MS = 3_600_000
 _SLOW = frozenset({"tools/call", "resources/read"})
 
@@ -59,6 +63,7 @@ class Server:
         instructions: How a model uses us.
         write: Takes a line that goes to the client. Called from any thread.
         workers: How many calls are worked on at once.
+        patience: Seconds after which a call that has no answer is given up.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class Server:
         instructions: str,
         write: Callable[[bytes], None],
         workers: int = WORKERS,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._provider = provider
         self._identity = identity
@@ -77,6 +83,7 @@ class Server:
         self._negotiated: str | None = None
         self._calls = Calls()
         self._pool = _Pool(workers)
+        self._watch = _Watch(self._calls, patience=patience, give_up=self._give_up)
 
     def receive(self, line: bytes | stdio.TooLong) -> None:
         """Serve a line; what takes time goes on after this returns."""
@@ -135,6 +142,22 @@ class Server:
         if not self._pool.submit(lambda: self._work(call, way)):
             self._calls.remove(call)
             call.answer(_fault(request, "Too many requests are waiting; try again later"))
+            return
+        self._watch.look()
+
+    def _give_up(self, call: Call) -> None:
+        """Whoever asked would wait no longer, and never learn why."""
+        name = call.request.params.get("name") or call.request.params.get("uri")
+        failure = errors.WaitTimeoutError(
+            f"{name} has not answered within {call.age:.0f} s",
+            hint="It was given up as if it had been cancelled, and what it began is ended as far as it can be reached. "
+            "sandbox_status tells how a sandbox is; sandbox_exec_start is for what takes long.",
+        )
+        if call.request.method == "tools/call":
+            message = jsonrpc.build_result(call.request.id, self._complete(call.era, envelope.build_failure(failure)))
+        else:
+            message = _fault(call.request, failure.message)
+        call.give_up(message)
 
     def _work(self, call: Call, way: _Way) -> None:
         request = call.request
@@ -152,7 +175,7 @@ class Server:
             message = _fault(request, "Internal error; standard error has the details")
         finally:
             self._calls.remove(call)
-        if not call.answer(message):
+        if not call.answer(message) and not call.is_answered:
             way.forgo()
         if failure is not None:  # only now: nobody may be reading standard error
             import logging
@@ -267,6 +290,44 @@ class _Answers:
             is_whole = not self._awaited
         if is_whole and self._answers:
             self._send(self._answers)
+
+
+class _Watch:
+    """Gives up calls that have no answer after too long, on a thread that is there while there are calls. Thread-safe.
+
+    Args:
+        calls: The calls.
+        patience: Seconds that each may take.
+        give_up: Gives one up.
+    """
+
+    def __init__(self, calls: Calls, *, patience: float, give_up: Callable[[Call], None]) -> None:
+        self._calls = calls
+        self._patience = patience
+        self._give_up = give_up
+        self._lock = threading.Lock()  # guards whether there is a thread
+        self._is_looking = False
+
+    def look(self) -> None:
+        """There is a call."""
+        with self._lock:
+            if self._is_looking:
+                return
+            self._is_looking = True
+        threading.Thread(target=self._run, name="vmnest-mcp-watch", daemon=True).start()
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while self._has_calls():
+            pause.wait(min(LOOK_SECONDS, self._patience))
+            for call in self._calls.all():
+                if call.age >= self._patience:
+                    self._give_up(call)
+
+    def _has_calls(self) -> bool:
+        with self._lock:
+            self._is_looking = bool(self._calls.all())
+            return self._is_looking
 
 
 class _Pool:

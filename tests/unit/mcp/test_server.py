@@ -174,7 +174,7 @@ def test_a_call_that_is_not_answered_in_time_is_given_up_and_ended(version):
     assert reply["id"] == 7
     assert reply["result"]["isError"] is True
     error = reply["result"]["structuredContent"]["error"]
-    assert error["code"] == "wait_timeout"
+    assert error["code"] == "timed_out"
     assert error["message"].startswith("gate has not answered within")
     assert gate.was_cancelled.wait(30)
     # What waits for the thread that it holds is answered too.
