@@ -115,6 +115,8 @@ class LogPlane:
         target = next((value for name, value in asked.headers if name.lower() == "x-amz-target"), None)
         if asked.target.startswith(_IMAGES):
             return Answer(200, [("Content-Type", "application/json")], _body(**self.version))
+        if target is None and asked.target.startswith(f"{_MICROVMS.rstrip('/')}?"):
+            return Answer(200, [("Content-Type", "application/json")], _body(items=list(self.microvms.values())))
         if target is None:
             return self._microvm(urllib.parse.unquote(asked.target.removeprefix(_MICROVMS)))
         name, params = target.rpartition(".")[2], json.loads(asked.body)

@@ -4,19 +4,25 @@ All versions' builds, and the MicroVMs that are started from them, write to one 
 what was written between its beginning and its end, but for streams whose names tell another version: they were seen as
 ``2026/09/15[2.0]...``, with ``[0.0]`` for the Dockerfile's steps; their form is not documented, so that one without a
 version counts. The output of the steps comes all at once, at the end.
+
+A build has MicroVMs of its own, whose streams are named as those of sandboxes are. Left out are the streams of MicroVMs
+that the caller knows to be sandboxes (see ``sandboxes_of``), and of what the local cloud lets them reach. What cannot
+be told from the build's own: the streams of sandboxes that the service has forgotten, of those that seem to have begun
+before the version was last changed, and what is written to one stream that all share.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from .. import errors
 from ..aws.service import Service
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from .images import ImageVersion
+from .microvms import MicroVMs
 
 GROUP_PREFIX = "/aws/lambda-microvms/"  # of the groups that the service makes: one an image
 # Clocks differ a little, and the last lines come when the build is over.
@@ -28,6 +34,8 @@ _TAIL_SECONDS = 15.0
 _MOST_TAIL_EVENTS = 50_000
 _STREAM_VERSION = re.compile(r"\[(\d+\.\d+)\]")
 _NO_VERSION = "0.0"
+_MICROVM = re.compile(r"(?:microvm|mvm)-[0-9A-Za-z-]{4,}\Z")
+_EGRESS = "/egress"  # behind the name of a MicroVM's stream: what the local cloud let it reach
 _FINAL_STATES = ("SUCCESSFUL", "FAILED", "DELETING", "DELETE_FAILED")
 
 
@@ -44,12 +52,35 @@ def group_of(version: ImageVersion) -> str:
     return version.log_group or f"{GROUP_PREFIX}{version.image_arn.rpartition(':')[2]}"
 
 
-def build_log(service: Service, version: ImageVersion, *, deadline: Deadline) -> Iterator[LogLine]:
+def sandboxes_of(microvms: MicroVMs, version: ImageVersion, *, deadline: Deadline) -> Collection[str]:
+    """The ids of the MicroVMs of a version's image that are no part of its build; none if they may not be listed.
+
+    Those of other versions, and those that began when the version was built, ended ones included.
+    """
+    built_at = version.updated_at if version.state in _FINAL_STATES else None
+    try:
+        return {
+            each.microvm_id
+            for each in microvms.list(image_arn=version.image_arn, deadline=deadline)
+            if each.image_version != version.image_version or (built_at is not None and each.started_at >= built_at)
+        }
+    except errors.AccessDeniedError:
+        return set()
+
+
+def build_log(
+    service: Service,
+    version: ImageVersion,
+    *,
+    others: Callable[[], Collection[str]] = tuple,
+    deadline: Deadline,
+) -> Iterator[LogLine]:
     """What was logged while a version was built, in the order of time; none if there is no such group.
 
     Args:
         service: CloudWatch Logs.
         version: As the service describes it.
+        others: Finds the ids of MicroVMs that are no part of the build. Asked once, if a stream is named by one.
         deadline: When to stop.
 
     Raises:
@@ -60,10 +91,16 @@ def build_log(service: Service, version: ImageVersion, *, deadline: Deadline) ->
         params["startTime"] = int((version.created_at.timestamp() - MARGIN_SECONDS) * 1000)
     if version.updated_at is not None and version.state in _FINAL_STATES:
         params["endTime"] = int((version.updated_at.timestamp() + MARGIN_SECONDS) * 1000)
+    known: Collection[str] | None = None
     try:
         for event in service.pages("FilterLogEvents", params, deadline=deadline, items="events"):
             line = _line(event)
-            if _may_be_of(version.image_version, line.stream):
+            if not _may_be_of(version.image_version, line.stream):
+                continue
+            named = _MICROVM.search(line.stream)
+            if named is not None and known is None:
+                known = others()
+            if named is None or known is None or named[0] not in known:
                 yield line
     except errors.ResourceNotFoundError:
         return
@@ -101,7 +138,7 @@ def tail(
 
 def _may_be_of(image_version: str, stream: str) -> bool:
     told = _STREAM_VERSION.search(stream)
-    return told is None or told[1] in (image_version, _NO_VERSION)
+    return not stream.endswith(_EGRESS) and (told is None or told[1] in (image_version, _NO_VERSION))
 
 
 def _line(event: dict[str, object]) -> LogLine:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from .. import errors, settings
+import contextlib
+
+from .. import errors, registry, settings
 from .. import target as targets
 from ..deadline import Deadline
+from ..wire import names
 from . import image_wishes, moments
 from .image_wishes import Wish
 
@@ -12,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from ..control import Control
     from ..control.images import Draft, Images, ImageVersion
     from ..guest_image import Package, Source
     from ..target import Target
@@ -34,6 +38,7 @@ __all__ = ["Wish", "build_image", "find_source", "read_build_log"]
 BUILD_SECONDS = 3600.0  # most take two to six minutes
 ASK_SECONDS = 60.0
 _LOCAL_BASE = "whatever FROM names, the image is built on this machine's own programs"
+_SERVICES_ACCOUNT = "aws"  # in the ARNs of the service's own images
 _LOG_SECONDS = 15.0  # must not hold up the error that it explains
 
 
@@ -115,6 +120,9 @@ def read_build_log(
         local: True: on this machine; False: on AWS; by default what AGENT_SANDBOX_TARGET says, else AWS.
         region: AWS region.
         timeout: Seconds that this may take.
+
+    Raises:
+        errors.UnsupportedError: nobody built that image.
     """
     from ..control import logs
     from . import images as shown
@@ -122,11 +130,14 @@ def read_build_log(
     deadline = Deadline(timeout)
     place = targets.resolve(local=local, region=region, arn=image if image.startswith("arn:") else None)
     control = place.control(deadline=deadline)
-    image_arn = shown.find(place, control.images, image, deadline=deadline)
+    image_arn = _find_built(place, control.images, image, deadline=deadline)
     number = image_version or shown.newest(control.images, image_arn, deadline=deadline)
     version = control.images.version(image_arn, number, deadline=deadline)
     service = place.service("logs", deadline=deadline)
-    lines = sorted(logs.build_log(service, version, deadline=deadline), key=lambda line: line.time)
+    found = logs.build_log(
+        service, version, others=lambda: _sandboxes_of(version, control, deadline=deadline), deadline=deadline
+    )
+    lines = sorted(found, key=lambda line: line.time)
     return {
         "image_arn": image_arn,
         "image_version": version.image_version,
@@ -137,6 +148,48 @@ def read_build_log(
             for line in lines
         ],
     }
+
+
+def _find_built(place: Target, images: Images, image: str, *, deadline: Deadline) -> str:
+    """The ARN of an image that somebody has built."""
+    image_arn = image if _is_managed(image) else _find(place, images, image, deadline=deadline)
+    built_in = names.image_arn(region=names.LOCAL_REGION, account=names.LOCAL_ACCOUNT, name=names.LOCAL_IMAGE_NAME)
+    if image_arn == built_in:
+        whose = "it stands for this machine's own programs"
+    elif _is_managed(image_arn):
+        whose = "it is one of the service's own, which images are built on"
+    else:
+        return image_arn
+    raise errors.UnsupportedError(
+        f"image {image_arn.rpartition(':')[2]} was never built, so that there is no log of a build: {whose}",
+        hint="What a sandbox has printed: vmnest logs NAME",
+    )
+
+
+def _find(place: Target, images: Images, image: str, *, deadline: Deadline) -> str:
+    """The ARN of an image, be it the service's own."""
+    from . import images as shown
+
+    try:
+        return shown.find(place, images, image, deadline=deadline)
+    except errors.ImageNotFoundError:
+        with contextlib.suppress(errors.AccessDeniedError):
+            for arn in images.managed(deadline=deadline):
+                if arn.endswith(f":{image}"):
+                    return arn
+        raise
+
+
+def _is_managed(image: str) -> bool:
+    return image.split(":")[4:5] == [_SERVICES_ACCOUNT]
+
+
+def _sandboxes_of(version: ImageVersion, control: Control, *, deadline: Deadline) -> set[str]:
+    """The ids of MicroVMs of a version's image that are no part of its build."""
+    from ..control import logs
+
+    recorded = {record.microvm_id for record in registry.open_default().all() if record.microvm_id}
+    return recorded.union(logs.sandboxes_of(control.microvms, version, deadline=deadline))
 
 
 class _Nobody:

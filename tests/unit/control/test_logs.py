@@ -1,17 +1,19 @@
 import json
-from datetime import datetime, timezone
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from tests.support.clock import FakeClock
-from tests.support.control import IMAGE_ARN, Controls
+from tests.support.control import IMAGE_ARN, Controls, vm
 from tests.support.memory_account import MemoryAccount
 from tests.support.peers import Answer, json_answer
 from vmnest import errors
 from vmnest.aws import credentials, service
 from vmnest.control import logs
 from vmnest.control.images import ImageVersion
+from vmnest.control.microvms import MicroVMs
 from vmnest.deadline import Deadline
 
 AT = datetime(2026, 11, 30, 12, 0, 0, tzinfo=timezone.utc)
@@ -20,7 +22,7 @@ VERSION = ImageVersion(IMAGE_ARN, "2.0", "SUCCESSFUL", "ACTIVE", created_at=AT, 
 
 @pytest.fixture
 def ask(controls: Controls):
-    def ask(version: ImageVersion, *script: Answer):
+    def ask(version: ImageVersion, *script: Answer, others: Callable[[], Collection[str]] = tuple):
         made = controls(*script)
         caller = service.Service(
             "logs",
@@ -30,7 +32,7 @@ def ask(controls: Controls):
             transport=made.service._transport,
             clock=made.clock,
         )
-        found = list(logs.build_log(caller, version, deadline=made.deadline()))
+        found = list(logs.build_log(caller, version, others=others, deadline=made.deadline()))
         return found, [json.loads(request.body) for request in made.peer.requests]
 
     return ask
@@ -58,6 +60,53 @@ def test_streams_of_other_versions_are_left_out(ask):
     events = [{"timestamp": 1800000000000, "logStreamName": name, "message": name} for name in streams]
     found, _ = ask(VERSION, json_answer(200, {"events": events}))
     assert [line.message for line in found] == streams[1:]
+
+
+def events(*streams: str) -> Answer:
+    return json_answer(
+        200, {"events": [{"timestamp": 1800000000000, "logStreamName": each, "message": each} for each in streams]}
+    )
+
+
+def test_what_sandboxes_print_is_no_part_of_a_build(ask):
+    own, sandbox, other = "2026/11/30[2.0]microvm-0b1c", "2026/11/30[2.0]microvm-0a1b", "mvm-0c1d"
+    found, _ = ask(
+        VERSION,
+        events(own, sandbox, f"{own}/egress", f"{sandbox}/egress", other),
+        others=lambda: {"microvm-0a1b", "mvm-0c1d"},
+    )
+    assert [line.message for line in found] == [own]
+
+
+def test_whose_else_streams_are_is_asked_only_if_one_is_named_by_a_microvm(ask):
+    asked: list[bool] = []
+
+    def others() -> Collection[str]:
+        asked.append(True)
+        return ()
+
+    ask(VERSION, events("2.0/uuid", "steps", "2026/11/30[1.0]microvm-0a1b"), others=others)
+    assert not asked
+    ask(VERSION, events("microvm-0a1b", "microvm-0a1b", "mvm-0a1b"), others=others)
+    assert asked == [True]
+
+
+def test_microvms_of_other_versions_or_after_the_build_are_sandboxes(controls: Controls):
+    begun = {"in-time": AT.replace(minute=2), "at-its-end": AT.replace(minute=5), "later": AT + timedelta(days=1)}
+    items = [vm(microvmId=name, imageVersion="2.0", startedAt=at.timestamp()) for name, at in begun.items()]
+    items.append(vm(microvmId="of-another", imageVersion="1.0", startedAt=AT.replace(minute=2).timestamp()))
+
+    def find(version: ImageVersion) -> Collection[str]:
+        made = controls(json_answer(200, {"items": items}))
+        return logs.sandboxes_of(MicroVMs(made.service), version, deadline=made.deadline())
+
+    assert find(VERSION) == {"at-its-end", "later", "of-another"}
+    assert find(VERSION._replace(state="IN_PROGRESS", updated_at=None)) == {"of-another"}
+
+
+def test_that_microvms_may_not_be_listed_hides_no_log(controls: Controls):
+    made = controls(json_answer(403, {"__type": "AccessDeniedException", "message": "User is not authorized"}))
+    assert logs.sandboxes_of(MicroVMs(made.service), VERSION, deadline=made.deadline()) == set()
 
 
 def test_a_build_that_goes_on_has_no_end(ask):

@@ -125,6 +125,18 @@ def test_a_failed_build_tells_its_reason_and_the_end_of_its_log(here: Path):
     assert any("working" in each["message"] for each in log["lines"])  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("image", ["local", "al2023-1", "arn:aws:lambda:us-east-1:aws:microvm-image:al2023-1"])
+def test_an_image_that_nobody_built_has_no_log_of_a_build(here: Path, image: str) -> None:
+    with pytest.raises(errors.UnsupportedError, match="was never built") as caught:
+        builds.read_build_log(image=image)
+    assert caught.value.hint == "What a sandbox has printed: vmnest logs NAME"
+
+
+def test_a_name_that_no_image_has_is_not_found_whoever_builds(here: Path) -> None:
+    with pytest.raises(errors.ImageNotFoundError, match="al2023"):
+        builds.read_build_log(image="al2023")
+
+
 def test_what_run_steps_may_reach_is_passed_on(here: Path):
     (here / "guest" / "Dockerfile").write_text("FROM scratch\nRUN env | grep -i -c proxy || true\nCMD sleep 600\n")
     builds.build_image(wish=Wish(name="closed", egress_allow=[]))

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tests.support.control import IMAGE_ARN
 from tests.support.log_plane import GROUP, MICROVM, STARTED_MS, STREAM, THROTTLED, LogPlane
 from vmnest import errors, registry
 from vmnest.control import microvm_logs
@@ -341,6 +342,18 @@ def test_the_log_of_the_build_is_that_of_the_sandboxs_version(
     assert read(build=True, tail=1, grep="built") == ["well built"]
     assert read(build=True, since=1) == []
     assert log_plane.calls[0][1]["logGroupName"] == GROUP
+
+
+def test_what_other_sandboxes_print_is_no_part_of_the_build(
+    log_plane: LogPlane, logged: registry.Registry, version: None
+) -> None:
+    log_plane.put("built", at=STARTED_MS - 9000, stream="2026/09/15[1.0]microvm-build")
+    log_plane.launch("microvm-listed")
+    log_plane.put("of one that is listed", stream="2026/09/15[1.0]microvm-listed")
+    logged.put(registry.Record("other", microvm_id="microvm-recorded", image_arn=IMAGE_ARN, region="us-east-1"))
+    log_plane.put("of one that is recorded", stream="2026/09/15[1.0]microvm-recorded")
+    log_plane.put("reached", stream="2026/09/15[1.0]microvm-recorded/egress")
+    assert read(build=True) == ["built"]
 
 
 def test_a_build_that_left_no_log_says_so(log_plane: LogPlane, logged: registry.Registry, version: None) -> None:
