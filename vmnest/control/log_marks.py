@@ -24,6 +24,7 @@ from .. import errors
 OVERLAP_MS = 15 * 60_000
 MOST_REMEMBERED = 2000
 MOST_REMEMBERED_BYTES = 256 << 10  # of messages: all of this is read again each time
+MOST_HELD = 100_000  # while a long log is read: more than an answer has
 MOST_IN_CURSOR = 32
 _DIGEST_BYTES = 6
 _DIGEST_CHARS = 8
@@ -69,6 +70,7 @@ class Mark:
         self._last = None if last is None else (floor_ms, last)  # of that time, all up to this one was told
         self._latest_ms = floor_ms
         self._latest_came_ms = 0
+        self._most_held = MOST_HELD
 
     def take(self, event: LogEvent) -> bool:
         """Whether the event is to be told; from now on it counts as told."""
@@ -84,6 +86,10 @@ class Mark:
         self._latest_ms = max(self._latest_ms, event.time_ms)
         self._latest_came_ms = max(self._latest_came_ms, event.came_ms)
         self.count += is_new
+        if len(self._told) > self._most_held and self._last is None:
+            # Events are read in the order of time: those below the new floor will not be met again.
+            self._forget()
+            self._most_held = max(MOST_HELD, 2 * len(self._told))
         return is_new
 
     def give_back(self, event: LogEvent) -> None:
@@ -97,6 +103,9 @@ class Mark:
         self._of_cursor.clear()
         if self._last is not None:  # it is not there any more
             self.floor_ms, self._last = max(self.floor_ms, self._last[0] + 1), None
+        self._forget()
+
+    def _forget(self) -> None:
         # A time in the future is a wrong clock's: what is right would be below the floor.
         reached = min(self._latest_ms, self._latest_came_ms or self._latest_ms)
         floor_ms = max(self.floor_ms, reached - OVERLAP_MS)

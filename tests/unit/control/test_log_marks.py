@@ -87,6 +87,37 @@ def test_of_the_latest_moment_all_is_remembered(monkeypatch: pytest.MonkeyPatch)
     assert taken(mark, burst) == [each.event_id for each in burst[60:]]
 
 
+@given(
+    steps=st.lists(st.integers(0, 3), max_size=300),
+    cut=st.integers(0, 300),
+    earlier=st.integers(0, 300),
+)
+def test_in_a_long_log_memory_stays_and_nothing_is_told_twice(steps: list[int], cut: int, earlier: int) -> None:
+    """Read in the order of time, and once more from the floor on when reading broke off."""
+    events = [event(number, time_ms=NOW + time) for number, time in enumerate(itertools.accumulate(steps))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_marks, "MOST_REMEMBERED", 10)
+        patch.setattr(log_marks, "MOST_HELD", 30)
+        first = Mark()
+        told = taken(first, events[:earlier])
+        mark = Mark.from_cursor(first.to_cursor())
+        told += taken(mark, [each for each in events[:cut] if each.time_ms >= mark.floor_ms])
+        told += taken(mark, [each for each in events if each.time_ms >= mark.floor_ms])
+        mark.rise()
+        assert taken(mark, events) == []
+    assert told == [each.event_id for each in events]
+
+
+def test_of_a_long_log_not_all_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_marks, "MOST_REMEMBERED", 100)
+    monkeypatch.setattr(log_marks, "MOST_HELD", 1000)
+    mark = Mark()
+    for number in range(3 * log_marks.MOST_HELD):
+        mark.take(event(number))
+        assert len(mark._told) <= log_marks.MOST_HELD + 1
+    assert mark.count == 3 * log_marks.MOST_HELD
+
+
 def test_what_is_given_back_is_told_later() -> None:
     mark = Mark()
     taken(mark, [event(1), event(2)])
