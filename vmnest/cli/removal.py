@@ -8,7 +8,7 @@ from . import asking, inventory, output, render, tables, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from . import verbs
 
@@ -203,23 +203,37 @@ def _table(found: Sequence[Mapping[str, object]], results: Mapping[str, str]) ->
 
 
 def _tell(data: Mapping[str, object], *, options: words.Options) -> int:
-    """What was left as it is, and why."""
+    """What was left as it is, and why; many that have one reason are told together."""
+    doubtful: dict[str, list[object]] = {}
     for each in _items(data, "doubtful"):
+        doubtful.setdefault(inventory.place_of(each), []).append(each["name"])
+    for place, names in doubtful.items():
+        its, one = ("its MicroVM", str(names[0])) if len(names) == 1 else ("their MicroVMs", "NAME")
         output.remark(
-            f"{each['name']} was kept: {inventory.place_of(each)} does not know its MicroVM, which may be in another "
-            f"account; vmnest rm {each['name']} forgets it",
+            f"{_were_kept(names)}: {place} does not know {its}, which may be in another account; "
+            f"vmnest rm {one} forgets {'it' if len(names) == 1 else 'one'}",
             options=options,
         )
     failed = _items(data, "failed")
-    output.remark_failures([(_why_kept(each), each["error"]) for each in failed], options=options)
+    output.remark_failures(_failures(failed), options=options)
     return 1 if failed else 0
 
 
-def _why_kept(each: Mapping[str, object]) -> str:
-    what = each.get("name") or each.get("microvm_id")
-    if what is None:
-        return f"{inventory.place_of(each)} could not be asked: {_reason(each)}"
-    return f"{what}: {_reason(each)}" if "action" in each else f"{what} was kept: {_reason(each)}"
+def _failures(failed: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, object]]:
+    of_places = [each for each in failed if (each.get("name") or each.get("microvm_id")) is None]
+    for each in of_places:
+        yield f"{inventory.place_of(each)} could not be asked: {_reason(each)}", each["error"]
+    groups: dict[tuple[bool, str], list[Mapping[str, object]]] = {}
+    for each in failed:
+        if each not in of_places:
+            groups.setdefault(("action" in each, _reason(each)), []).append(each)
+    for (was_tried, reason), group in groups.items():
+        names = [each["name"] or each["microvm_id"] for each in group]
+        yield f"{render.render_names(names) if was_tried else _were_kept(names)}: {reason}", group[0]["error"]
+
+
+def _were_kept(names: Sequence[object]) -> str:
+    return f"{render.render_names(names)} {'was' if len(names) == 1 else 'were'} kept"
 
 
 def _items(data: Mapping[str, object], name: str) -> list[Mapping[str, object]]:

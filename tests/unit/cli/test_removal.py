@@ -62,6 +62,7 @@ def test_rm_says_which_name_a_failure_is_about_and_one_that_all_share_once(
 ) -> None:
     for name in ("a", "b", "c"):
         record_as(name)
+        fleet.add(f"microvm-{name}")
     fleet.refused["end"] = 403
     refused = "TerminateMicrovm: not authorized (AccessDeniedException)"
     assert main(["rm", "a", "b", "c"]) == 1
@@ -201,6 +202,23 @@ def test_prune_tells_what_it_kept_and_why(
     assert results(captured.out) == {"over": "forgotten"}
     assert "lost was kept: AWS, us-east-1, does not know its MicroVM" in captured.err
     assert "old: TerminateMicrovm: not authorized" in captured.err
+
+
+def test_prune_tells_of_many_that_were_kept_for_one_reason_in_one_line(
+    fleet: Fleet, record_as: Recording, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(9):
+        record_as(f"n{number}", created_at=time.time())
+    assert main(["prune"]) == 0
+    told = [line for line in capfd.readouterr().err.splitlines() if "kept" in line]
+    assert told == [
+        "vmnest: n0, n1, n2, n3 and 5 more were kept: AWS, us-east-1, does not know their MicroVMs, which may be in "
+        "another account; vmnest rm NAME forgets one"
+    ]
+    fleet.refused["get"] = 400
+    assert main(["prune"]) == 1
+    told = [line for line in capfd.readouterr().err.splitlines() if "kept" in line]
+    assert told == ["vmnest: n0, n1, n2, n3 and 5 more were kept: GetMicrovm: no (ValidationException)"]
 
 
 def test_prune_does_not_say_that_there_is_nothing_where_nobody_knows(
