@@ -14,7 +14,18 @@ try:
 except ModuleNotFoundError:
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["CLOEXEC", "DIRECTORY", "HAS_FLOCK", "NOCTTY", "NOFOLLOW", "NONBLOCK", "FileLock", "is_locked", "user_id"]
+__all__ = [
+    "CLOEXEC",
+    "DIRECTORY",
+    "HAS_FLOCK",
+    "NOCTTY",
+    "NOFOLLOW",
+    "NONBLOCK",
+    "FileLock",
+    "has_poll",
+    "is_locked",
+    "user_id",
+]
 
 HAS_FLOCK = fcntl is not None
 
@@ -30,6 +41,13 @@ _REMOVED_WHEN_CLOSED: int = getattr(os, "O_TEMPORARY", 0)
 def user_id() -> int | None:
     """Our number; None where users have none."""
     return os.geteuid() if hasattr(os, "geteuid") else None
+
+
+def has_poll() -> bool:
+    """Whether a thread can wait for several sockets and pipes with ``select.poll``."""
+    import select  # which few commands need
+
+    return hasattr(select, "poll")
 
 
 class FileLock:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
-from vmnest import errors, statefile
+from vmnest import errors, statefile, systems
 
 
 def test_a_file_that_is_not_there_has_no_bytes(tmp_path: Path) -> None:
@@ -116,3 +116,22 @@ def test_a_copy_takes_a_free_name_unless_one_holds_the_same(tmp_path: Path) -> N
     assert statefile.keep_copy(path, b"2") == f"{path}.bad.1"
     assert statefile.keep_copy(path, b"1") == f"{path}.bad"
     assert Path(f"{path}.bad").read_bytes() == b"1"
+
+
+@pytest.mark.parametrize("has_flock", [True, False])
+def test_writers_take_turns_on_any_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_flock: bool) -> None:
+    monkeypatch.setattr(systems, "HAS_FLOCK", has_flock)
+    path = str(tmp_path / "state")
+
+    def count() -> None:
+        for _ in range(5):
+            with statefile.Lock(path):
+                statefile.replace(path, str(int(statefile.load(path) or b"0") + 1).encode())
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statefile.load(path) == b"20"
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == (["state", "state.lock"] if has_flock else ["state"])

@@ -36,6 +36,8 @@ class Front:
     """
 
     def __init__(self, options: Options, *, name: str | None, reads: bool, leaves: bool = False) -> None:
+        if reads:
+            console.check_input()  # before the command is started
         self.was_killed = False
         self._options = options
         self._name = name

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import select
 import signal
 import threading
 import time
@@ -84,6 +85,10 @@ _SIZE, _REDRAW, _END = "size", "redraw", "end"  # what the thread for the size i
 _DEADLY = tuple(getattr(signal, name) for name in ("SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM") if hasattr(signal, name))
 
 
+# To wait for a pipe, and to wake the main thread, takes what Windows has not.
+_CARRIES_INPUT = hasattr(select, "poll") and hasattr(signal, "pthread_kill")
+
+
 class Left(Exception):  # noqa: N818 - the user's wish, no failure
     """The user has typed ``~.``: the program runs on without them."""
 
@@ -119,6 +124,21 @@ def interact(
     joint = _Console(program, options=options, read_input=read_input, escape=escape, interrupts=interrupts)
     joint.resumes = resumes
     return joint.run(show or joint.show)
+
+
+def check_input() -> None:
+    """See that standard input can be handed on from here.
+
+    Raises:
+        errors.UnsupportedError: it cannot.
+    """
+    if not _CARRIES_INPUT:
+        raise errors.UnsupportedError(
+            "this system cannot hand standard input on to a sandbox",
+            hint="Copy the input into a file there (vmnest cp), and let the command read that.",
+        )
+    if terminal.is_terminal(terminal.STDIN):
+        terminal.check_raw_mode()
 
 
 class _Console:
@@ -203,7 +223,9 @@ class _Console:
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
         """Handlers for the time of the joint."""
-        handlers: dict[signal.Signals, Callable[[int, FrameType | None], object]] = {signal.SIGWINCH: self._on_resized}
+        handlers: dict[signal.Signals, Callable[[int, FrameType | None], object]] = {}
+        if _CARRIES_INPUT:
+            handlers[signal.SIGWINCH] = self._on_resized
         if self._is_raw:
             handlers |= {signal.SIGTSTP: self._on_stop, signal.SIGCONT: self._on_continued}
             handlers |= dict.fromkeys(_DEADLY, _on_deadly)

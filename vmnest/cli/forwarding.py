@@ -115,8 +115,10 @@ def _open(options: _ForwardOptions, *, on_remark: Callable[[str], None]) -> Forw
 
 def _raise_limit_of_files() -> None:
     """As many as the system allows us: each WebSocket takes two, and shells often allow 1,024."""
-    import resource
-
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows, which has no such limit
+        return
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -79,6 +79,7 @@ def _run(options: _ShellOptions) -> int:
 
 def _run_native(options: _ShellOptions) -> int:
     _check_native(options)
+    console.check_input()
     with output.progress("opening a shell", options=options) as progress:
         native = shell.open_native_shell(
             name=options.names[0],

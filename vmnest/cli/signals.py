@@ -29,6 +29,8 @@ PATIENCE_SECONDS = 1.0  # how long a command may take to end after a Ctrl+C befo
 KILL_SECONDS = 5.0  # how long the news of a killed command is waited for
 JOIN_SECONDS = 1.0
 AGAIN_SECONDS = 0.1
+# Windows has no SIGHUP.
+_ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 def raise_once() -> Callable[[], None]:
@@ -39,8 +41,7 @@ def raise_once() -> Callable[[], None]:
     Cleaning up has its own deadline; a second signal in the middle of it would leave a sandbox behind. Signals that
     whoever started us ignores stay ignored.
     """
-    watched = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    handled = [number for number in watched if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)]
+    handled = [number for number in _ENDING if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)]
 
     def become_deaf() -> None:
         for each in handled:
@@ -65,12 +66,13 @@ def _pass_over(number: int, frame: FrameType | None) -> None:
 
 def is_ending() -> bool:
     """Whether a signal has been raised: another exception in its way would be one in the middle of cleaning up."""
-    return any(signal.getsignal(number) is _pass_over for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+    return any(signal.getsignal(number) is _pass_over for number in _ENDING)
 
 
 def leave_to_main_thread() -> None:
     """Have signals go to the main thread, for a thread that calls this: one that it got would not wake the main one."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    if hasattr(signal, "pthread_sigmask"):  # where there is none, they go to no other
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 class Interrupts:
@@ -184,5 +186,12 @@ class Interrupts:
         # To the thread itself: it may wait for bytes that do not come. And again, until it has heard: a signal that
         # comes while it is on its way into the kernel, or in the handler of another one, ends no wait.
         while self._before is not None and not self._is_given_up:
-            signal.pthread_kill(main, signal.SIGINT)
+            _interrupt(main)
             self._wait(AGAIN_SECONDS)
+
+
+def _interrupt(main: int) -> None:
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(main, signal.SIGINT)
+    else:
+        signal.raise_signal(signal.SIGINT)  # its handler runs in the main thread in any case, if less soon

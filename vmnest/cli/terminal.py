@@ -168,6 +168,21 @@ def size() -> tuple[int, int]:
     return USUAL_SIZE
 
 
+def check_raw_mode() -> None:
+    """See that terminals have a ``RawMode`` here.
+
+    Raises:
+        errors.UnsupportedError: they have none.
+    """
+    try:
+        import termios  # noqa: F401 - used below
+    except ModuleNotFoundError as error:
+        raise errors.UnsupportedError(
+            "the keys of this terminal cannot be handed on: this Python lacks the module termios",
+            hint="Take input from a file or a pipe, or leave -i out.",
+        ) from error
+
+
 class RawMode:
     """A terminal on which every key is passed on as it is: no echo, no lines, no signals.
 
@@ -191,10 +206,10 @@ class RawMode:
 
     def end(self) -> None:
         """Put back what was there."""
-        import termios
-
         before, self._before = self._before, None
         if before is not None:
+            import termios
+
             with contextlib.suppress(termios.error):  # the terminal itself is gone
                 termios.tcsetattr(self._fd, termios.TCSANOW, before)
 

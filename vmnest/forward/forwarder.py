@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
 
-from .. import errors
+from .. import errors, systems
 from ..wire.pipes import Pipe
 from . import clients, exchange
 from .gate import Gate
@@ -85,7 +85,10 @@ class Forwarder:
 
         Raises:
             errors.ListenError: one of them cannot be had.
+            errors.UnsupportedError: this system has no ``poll``.
         """
+        if not systems.has_poll():
+            raise errors.UnsupportedError("ports cannot be forwarded on this system: it has no poll()")
         try:
             for number, route in enumerate(self.routes):
                 sockets = _listen(self._bind, route.local)

@@ -24,7 +24,7 @@ KEEP_ALIVE_SECONDS = 25.0
 LAST_WORDS_SECONDS = 10.0  # how long one that has gone is still listened to, while nobody takes what it said
 _PAYLOAD_BYTES = 8
 _UNTIL_CLOSE = http1.Framing(http1.UNTIL_CLOSE)
-_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+_GONE: int = getattr(select, "POLLERR", 0) | getattr(select, "POLLHUP", 0) | getattr(select, "POLLNVAL", 0)
 
 
 def carry(

@@ -74,6 +74,9 @@ class _Waiting:
         import select
 
         self._source = source
+        self._is_able = hasattr(select, "poll")
+        if not self._is_able:  # Windows: reading must be the waiting
+            return
         self._poller = select.poll()
         self._poller.register(source, select.POLLIN)
         try:
@@ -84,7 +87,7 @@ class _Waiting:
 
     def for_data(self) -> bool:
         """There is something to read, or the end; False: the parent is gone."""
-        return any(descriptor == self._source for descriptor, _ in self._poller.poll())
+        return not self._is_able or any(descriptor == self._source for descriptor, _ in self._poller.poll())
 
 
 def _close(server: Server) -> None:

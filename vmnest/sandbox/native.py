@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from .. import deadline as deadlines
-from .. import errors
+from .. import errors, systems
 from ..agent import outputs, refusals
 from ..deadline import Deadline
 from ..wire import names, websocket
@@ -48,6 +48,8 @@ def open_shell(link: Link, *, may_resume: bool = True, timeout: float | None) ->
         errors.EndpointError: the endpoint refuses.
         errors.TransportError: the endpoint cannot be reached.
     """
+    if not systems.has_poll():
+        raise errors.UnsupportedError("the service's own shell cannot be used on this system: it has no poll()")
     deadline = Deadline(timeout, clock=link.clock)
     for delay in deadlines.backoff(first=_FIRST_DELAY_SECONDS, last=_LAST_DELAY_SECONDS):
         # The service wants it to run, for a token too.

@@ -22,7 +22,7 @@ __all__ = ["pump"]
 
 LAST_WORDS_SECONDS = 10.0  # how long one that has gone is still listened to, while nobody takes what it said
 _TURNS = 16  # transfers that one way may make before the other gets its turn
-_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+_GONE: int = getattr(select, "POLLERR", 0) | getattr(select, "POLLHUP", 0) | getattr(select, "POLLNVAL", 0)
 
 
 def pump(
