@@ -19,6 +19,10 @@ __all__ = ["build_parser", "run"]
 _BESIDE = re.compile(r"(?:\]|microvm-)[^/\]]*/(.+)", re.DOTALL)
 
 
+_DATED = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z (?=agentd: )", re.ASCII)
+_SAME_SECONDS = 2.0  # from when a line is written to when it is logged
+
+
 class _Options(words.Options):
     log_group: str | None
     follow: bool
@@ -61,7 +65,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
         "--timeout",
         metavar="SECONDS",
         kind=values.parse_seconds,
-        help=f"how long reading may take (default: {logs.ASK_SECONDS:.0f}; with --follow: for ever)",
+        help=f"how long reading may take (default: {logs.ASK_SECONDS:.0f}); with --follow: end it after so long",
     )
     return parser
 
@@ -87,9 +91,8 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
 
 
 def _check_follow(options: _Options) -> None:
-    for name, given in (("build", options.build), ("timeout", options.timeout)):
-        if given:
-            raise errors.UsageError(f"--{name} and --follow contradict each other", hint="Give one of them.")
+    if options.build:
+        raise errors.UsageError("--build and --follow contradict each other", hint="Give one of them.")
 
 
 def _read(options: _Options, *, cursor: str | None = None) -> dict[str, object]:
@@ -134,6 +137,7 @@ def _follow(options: _Options) -> None:
         grep=options.grep,
         local=options.local or None,
         region=options.region,
+        timeout=options.timeout,
         on_remark=lambda text: output.remark(text, options=options),
     )
     for event in events:
@@ -159,8 +163,26 @@ def _to_text(event: Mapping[str, object], *, with_time: bool) -> str:
     before = f"[{render.to_printable(label)}] " if label else ""
     if with_time:
         before = f"{render.render_moment(event['time'])}  {before}"
-    lines = str(event["message"]).rstrip("\r\n").splitlines() or [""]
+    message = str(event["message"])
+    if with_time:
+        message = _undated(message, event["time"])
+    lines = message.rstrip("\r\n").splitlines() or [""]
     return "".join(f"{before}{_printable(line)}\n" for line in lines)
+
+
+def _undated(message: str, time: object) -> str:
+    """What vmnest's agent says, without its own date if that is the moment that is shown beside it."""
+    from datetime import datetime
+
+    found = _DATED.match(message)
+    if found is None:
+        return message
+    try:
+        said, logged = (datetime.fromisoformat(text) for text in (f"{found[1]}+00:00", str(time)))
+        apart = abs((said - logged).total_seconds())
+    except (ValueError, TypeError):  # no date, or one without a zone
+        return message
+    return message[found.end() :] if apart < _SAME_SECONDS else message
 
 
 def _label(stream: str) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from .. import errors
 from ..aws.service import Service
-from ..deadline import SYSTEM_CLOCK, Clock, Deadline, backoff
+from ..deadline import NEVER, SYSTEM_CLOCK, Clock, Deadline, backoff
 from . import log_streams
 from .log_marks import LogEvent, Mark
 from .log_streams import Selection, Subject
@@ -23,6 +23,7 @@ from .log_streams import Selection, Subject
 LARGEST_PAGE = 10_000
 MOST_TAIL_BYTES = 64 << 20
 CALL_SECONDS = 60.0
+_LEAST_SECONDS = 5.0  # for a look, however short one wants to follow
 # How long one who follows bears with a service that throttles, or that cannot be reached.
 PATIENCE_SECONDS = 300.0
 # The MicroVM's clock and the service's may differ; there is nothing of others in its streams.
@@ -108,6 +109,7 @@ class MicrovmLog:
         pace: Pace,
         matches: Callable[[str], bool] | None = None,
         on_trouble: Callable[[errors.VmnestError], object] = lambda error: None,
+        until: Deadline = NEVER,
     ) -> Iterator[LogEvent]:
         """Events as they come, until the MicroVM has ended and no more of them come.
 
@@ -117,6 +119,7 @@ class MicrovmLog:
             pace: How often to look.
             matches: Only events whose message it is true of.
             on_trouble: Told once in a row of failures that may pass.
+            until: When to stop in any case, though not before one look.
 
         Raises:
             errors.VmnestError: a failure does not pass.
@@ -130,16 +133,18 @@ class MicrovmLog:
                 # Before the reading: what was logged until then is there to be read, or on its way.
                 if ended_at is None and has_ended():
                     ended_at = self._clock.monotonic()
-                yield from self._look(mark, is_thorough=ended_at is not None, matches=matches)
+                yield from self._look(mark, is_thorough=ended_at is not None, matches=matches, until=until)
                 trouble.is_over()
             except errors.VmnestError as error:
                 trouble.bear(error)
             else:
                 if ended_at is not None and self._is_all(pace, has_news=mark.count > before, ended_at=ended_at):
                     return
+            if until.expired:
+                return
             if mark.count > before:
                 pauses = backoff(first=pace.first_seconds, last=pace.last_seconds)
-            self._clock.sleep(next(pauses))
+            self._clock.sleep(until.clamp(next(pauses)))
 
     def _is_all(self, pace: Pace, *, has_news: bool, ended_at: float) -> bool:
         """Of a MicroVM that has ended nothing more is to come."""
@@ -147,8 +152,10 @@ class MicrovmLog:
             return True
         return not has_news and self._clock.monotonic() - ended_at >= pace.settle_seconds
 
-    def _look(self, mark: Mark, *, is_thorough: bool, matches: Callable[[str], bool] | None) -> Iterator[LogEvent]:
-        deadline = Deadline(CALL_SECONDS, clock=self._clock)
+    def _look(
+        self, mark: Mark, *, is_thorough: bool, matches: Callable[[str], bool] | None, until: Deadline
+    ) -> Iterator[LogEvent]:
+        deadline = Deadline(max(_LEAST_SECONDS, until.clamp(CALL_SECONDS)), clock=self._clock)
         if not self.selection.streams:
             self.find(is_thorough=is_thorough, deadline=deadline)
         yield from self.read(mark, matches=matches, deadline=deadline)

@@ -14,7 +14,7 @@ _FIRST_DELAY_SECONDS = 0.1
 _LAST_DELAY_SECONDS = 2.0
 # A wait may take hours: what fails meanwhile, and may pass, is outlasted this long. (Each call repeats itself, too.)
 _OUTAGE_SECONDS = 60.0
-_ENDED_BY_REQUEST = "Success."  # the service's reason after TerminateMicrovm, which puzzles as the reason of an error
+ENDED_BY_REQUEST = "Success."  # the service's reason after TerminateMicrovm, which puzzles as the reason of an error
 
 
 def wait_until(
@@ -63,7 +63,7 @@ def ended(microvm: MicroVM) -> errors.MicroVMEndedError:
     """The error for a MicroVM that ended while it was needed."""
     is_over = microvm.state == names.TERMINATED  # before that the reason is not known yet
     reason = microvm.state_reason or ("the service gives no reason" if is_over else "")
-    if reason == _ENDED_BY_REQUEST:
+    if reason == ENDED_BY_REQUEST:
         reason = f"a request ended it ({reason})"
     return errors.MicroVMEndedError(
         f"MicroVM {microvm.microvm_id} is {microvm.state}{': ' if reason else ''}{reason}",

@@ -144,6 +144,7 @@ def follow_logs(
     cursor: str | None = None,
     local: bool | None = None,
     region: str | None = None,
+    timeout: float | None = None,
     on_remark: Callable[[str], object] = lambda text: None,
 ) -> Iterator[dict[str, object]]:
     """What a sandbox has logged, and then what it logs, event by event, until it has ended.
@@ -157,11 +158,12 @@ def follow_logs(
         cursor: Begin behind the answer that had this cursor.
         local: True: only look for it on this machine.
         region: AWS region, instead of the recorded one.
+        timeout: Seconds after which this ends in any case; by default only the sandbox's end does.
         on_remark: Told what a user should know meanwhile.
     """
     from ..sandbox.logbook import Want
 
-    deadline = Deadline(ASK_SECONDS)
+    until, deadline = Deadline(timeout), Deadline(ASK_SECONDS)
     want = Want(since=since, tail=tail, grep=grep, cursor=cursor)
     book = log_sources.find(name, local=local, region=region, deadline=deadline)
     log = book.open(log_group)
@@ -171,13 +173,19 @@ def follow_logs(
     def on_trouble(error: errors.VmnestError) -> None:
         on_remark(f"the log cannot be read at the moment: {error.message}")
 
-    for event in book.follow(log, want, deadline=deadline, on_trouble=on_trouble):
+    for event in book.follow(log, want, deadline=deadline, on_trouble=on_trouble, until=until):
         yield _to_json(event)
-    reason = None if book.microvm is None else book.microvm.state_reason
-    on_remark(f"{name} has ended{f': {reason}' if reason else ''}")
+    on_remark(_farewell(name, book) if book.is_over else f"the log of {name} goes on: {until.seconds:g} s are over")
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def _farewell(name: str, book: Logbook) -> str:
+    from ..control.waiting import ENDED_BY_REQUEST
+
+    reason = None if book.microvm is None else book.microvm.state_reason
+    return f"{name} has ended{f': {reason}' if reason and reason != ENDED_BY_REQUEST else ''}"
 
 
 def _describe(name: str, book: Logbook, log: MicrovmLog) -> dict[str, object]:

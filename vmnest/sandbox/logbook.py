@@ -16,7 +16,7 @@ from ..control import log_streams, microvm_logs
 from ..control.log_marks import LogEvent, Mark
 from ..control.log_streams import Subject
 from ..control.microvm_logs import MicrovmLog, Pace
-from ..deadline import SYSTEM_CLOCK, Deadline, check_seconds
+from ..deadline import NEVER, SYSTEM_CLOCK, Deadline, check_seconds
 from ..wire import names
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ class Logbook:
         *,
         deadline: Deadline,
         on_trouble: Callable[[errors.VmnestError], object] = lambda error: None,
+        until: Deadline = NEVER,
     ) -> Iterator[LogEvent]:
         """What is wanted of a log that was looked for, and then what comes, until the MicroVM has ended."""
         mark = want.mark()
@@ -150,14 +151,20 @@ class Logbook:
             pace=self.pace._replace(settle_seconds=self.settle_seconds),
             matches=want.matches,
             on_trouble=on_trouble,
+            until=until,
         )
+
+    @property
+    def is_over(self) -> bool:
+        """It has ended, by what the service said when it was asked last."""
+        return self.is_gone or (self.microvm is not None and self.microvm.state == names.TERMINATED)
 
     def has_ended(self) -> bool:
         """By the service's word; what may not be asked for has not."""
-        if not self.is_gone and (self.microvm is None or self.microvm.state != names.TERMINATED):
+        if not self.is_over:
             self._deadline = Deadline(ASK_SECONDS)
             self.microvm = self._ask() or self.microvm
-        return self.is_gone or (self.microvm is not None and self.microvm.state == names.TERMINATED)
+        return self.is_over
 
     def note(self, log: MicrovmLog) -> str | None:
         """Why there is nothing, if there is no stream."""

@@ -78,6 +78,24 @@ def test_times_are_those_of_this_place_and_have_their_zone_in_json(
     assert event["time"] == "2026-09-15T09:19:02.026+00:00"
 
 
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("2026-09-15T09:19:02.001Z agentd: hook run: 200", "agentd: hook run: 200"),
+        ("2026-09-15T09:19:03.900Z agentd: hook run: 200", "agentd: hook run: 200"),
+        ("2026-09-15T09:18:59.001Z agentd: late", "2026-09-15T09:18:59.001Z agentd: late"),
+        ("2026-09-15T09:19:02.001Z mine", "2026-09-15T09:19:02.001Z mine"),
+        ("2026-99-15T09:19:02.001Z agentd: no date", "2026-99-15T09:19:02.001Z agentd: no date"),
+    ],
+)
+def test_the_agents_own_time_is_not_shown_beside_the_same_one(
+    log_plane: LogPlane, logged: registry.Registry, capfd: pytest.CaptureFixture[str], message: str, shown: str
+) -> None:
+    log_plane.put(message)
+    assert printed(capfd, "web", "-t") == f"2026-09-15 10:19:02  {shown}\n"
+    assert printed(capfd, "web") == f"{message}\n"
+
+
 def test_options_choose(log_plane: LogPlane, logged: registry.Registry, capfd: pytest.CaptureFixture[str]) -> None:
     now_ms = int(time.time() * 1000)
     log_plane.put("old 1", "old 2", step=1)
@@ -148,7 +166,6 @@ def test_what_the_service_refuses_is_told_with_what_to_allow(
         (["web", "--since", "yesterday"], 2),
         (["web", "--grep", "["], 2),
         (["web", "--follow", "--build"], 2),
-        (["web", "--follow", "--timeout", "5"], 2),
         (["web", "--build", "--log-group", "/mine"], 2),
     ],
 )
@@ -170,7 +187,15 @@ def test_a_log_is_followed_until_the_end(
     log_plane.put("one", "two")
     log_plane.end()
     assert main(["logs", "--follow", "web"]) == 0
-    assert capfd.readouterr() == ("one\ntwo\n", "vmnest: web has ended: Success.\n")
+    assert capfd.readouterr() == ("one\ntwo\n", "vmnest: web has ended\n")
+
+
+def test_a_timeout_ends_the_following(
+    log_plane: LogPlane, logged: registry.Registry, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log_plane.put("one")
+    assert main(["logs", "--follow", "web", "--timeout", "0.1"]) == 0
+    assert capfd.readouterr() == ("one\n", "vmnest: the log of web goes on: 0.1 s are over\n")
 
 
 def test_followed_as_json_each_event_is_a_line(

@@ -253,7 +253,22 @@ def test_a_log_is_followed_to_its_end(log_plane: LogPlane, logged: registry.Regi
     log_plane.end()
     remarks: list[str] = []
     assert follow(remarks) == ["a", "b", "c"]
-    assert remarks == ["web has ended: Success."]
+    assert remarks == ["web has ended"]  # and not that the service calls it a success
+
+
+def test_why_a_sandbox_has_ended_is_told_if_nobody_asked_for_it(log_plane: LogPlane, logged: registry.Registry) -> None:
+    log_plane.launch(state="TERMINATED", stateReason="MicroVM exited with code 3.")
+    remarks: list[str] = []
+    follow(remarks)
+    assert remarks[1:] == ["web has ended: MicroVM exited with code 3."]
+
+
+def test_a_log_is_followed_for_as_long_as_one_wants(log_plane: LogPlane, logged: registry.Registry) -> None:
+    log_plane.put("a")
+    remarks: list[str] = []
+    assert follow(remarks, timeout=0) == ["a"]
+    assert follow(remarks, timeout=0.1) == ["a"]
+    assert remarks == [f"the log of web goes on: {seconds} s are over" for seconds in ("0", "0.1")]
 
 
 def test_a_log_is_followed_from_its_tail_or_cursor_on(
