@@ -26,6 +26,7 @@ pytest_plugins = [
     "tests.support.log_plane",  # after the control
     "tests.support.logs",  # after the plane
     "tests.support.fleet",  # after the peers
+    "tests.support.notes",
     "tests.support.planes",
     "tests.support.figures",  # after the planes
     "tests.support.mcp_process",

@@ -30,6 +30,7 @@ KEYS_FILE = "keys.json"
 PORT_FILE = "control-port"
 LOG_FILE = "daemon.log"
 VMS_FOLDER = "vms"  # has a folder for each MicroVM that has not ended
+NOTES_FOLDER = "records"  # has a file for each MicroVM that the daemon lists
 
 STATUS_PATH = "/vmnest/status"
 SHUTDOWN_PATH = "/vmnest/shutdown"

@@ -54,10 +54,24 @@ class Target:
         return self.kind == settings.TARGET_LOCAL
 
     def control(self, *, deadline: Deadline) -> Control:
-        """The control plane. The local one is started if it does not run; ``deadline`` bounds that."""
+        """The control plane. The local one is started if it does not run; ``deadline`` bounds that.
+
+        Where nothing of it lives, that happens at the first call that takes more than to look at what has ended.
+        """
         from . import control
 
-        return control.Control(self.service(SERVICE, deadline=deadline))
+        return control.Control(self._resting() or self.service(SERVICE, deadline=deadline))
+
+    def _resting(self) -> Service | None:
+        """What stands in for the local cloud as long as nobody needs it."""
+        if not self.is_local or rendezvous.is_alive(rendezvous.folder(self.environ)):
+            return None
+        from .control import resting
+
+        folder = rendezvous.folder(self.environ)
+        if not resting.is_resting(folder):
+            return None
+        return resting.Resting(folder, region=self.region, wake=lambda deadline: self._local_service(SERVICE, deadline))
 
     def service(self, name: str, *, deadline: Deadline) -> Service:
         """The caller of a service, by its name in botocore: ``lambda-core``, ``iam``, ``s3``, …

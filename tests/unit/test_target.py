@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import peers
+from tests.support import notes, peers
 from tests.support.cloud import LocalCloud
 from vmnest import errors, rendezvous
 from vmnest.aws import credentials
@@ -226,3 +226,14 @@ def test_here_all_services_are_the_daemon(local_cloud: LocalCloud) -> None:
     assert target.s3(deadline=Deadline(10)).region == names.LOCAL_REGION
     iam, lambda_core = (target.service(name, deadline=Deadline(10)) for name in ("iam", "lambda-core"))
     assert iam.endpoint == lambda_core.endpoint
+
+
+@pytest.mark.usefixtures("no_daemon")
+def test_to_look_at_what_has_ended_starts_no_local_cloud(tmp_path: Path) -> None:
+    folder = tmp_path / "local"
+    folder.mkdir(mode=0o700)
+    control = local(AGENT_SANDBOX_LOCAL_DIR=str(folder)).control(deadline=Deadline(5))
+    notes.leave_note(str(folder), "microvm-1")
+    assert control.microvms.get("microvm-1", deadline=Deadline(5)).state == names.TERMINATED
+    with pytest.raises(AssertionError, match="was started"):
+        control.microvms.suspend("microvm-1", deadline=Deadline(5))

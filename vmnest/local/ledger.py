@@ -15,12 +15,13 @@ import os
 from collections.abc import Mapping
 from typing import cast
 
+from .. import rendezvous
 from ..wire import names
 from . import built, options, records
 
 _LOG = logging.getLogger(__name__)
 
-FOLDER = "records"
+FOLDER = rendezvous.NOTES_FOLDER
 SCHEMA = 1
 MAX_NOTE_BYTES = 1 << 20
 _SUFFIX = ".json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .. import errors, registry
 from ..deadline import Deadline
+from ..wire import names as wire_names
 from . import crowd, sandboxes, views
 
 TYPE_CHECKING = False
@@ -129,8 +130,9 @@ def end(record: Record, *, control: Control, region: str | None, deadline: Deadl
     was_there = False
     microvm_id = record.microvm_id or _adopt(record, control=control, deadline=deadline)
     if microvm_id is not None:
-        was_there = control.microvms.terminate(microvm_id, deadline=deadline)
-        if not was_there and record.region not in (None, region or record.region):
+        ended = _terminate(microvm_id, control=control, deadline=deadline)
+        was_there = ended is True
+        if ended is None and record.region not in (None, region or record.region):
             # What another region does not know may well run where it was started.
             raise errors.MicroVMNotFoundError(
                 f"region {region} has no MicroVM {microvm_id}; {record.name} is recorded in {record.region}",
@@ -146,6 +148,19 @@ def end(record: Record, *, control: Control, region: str | None, deadline: Deadl
         "was_there": was_there,
         **({"may_still_run": suspects} if suspects else {}),
     }
+
+
+def _terminate(microvm_id: str, *, control: Control, deadline: Deadline) -> bool | None:
+    """End a MicroVM. False if it has ended before, None if the service does not know it."""
+    try:
+        # The service takes the end of what has ended long ago for one more, and does not tell the difference.
+        if control.microvms.get(microvm_id, deadline=deadline).state == wire_names.TERMINATED:
+            return False
+    except errors.MicroVMNotFoundError:
+        return None
+    except errors.ServiceError:
+        pass  # who may not look may well end it
+    return control.microvms.terminate(microvm_id, deadline=deadline) or None
 
 
 def _forget(record: Record, *, known: registry.Registry) -> None:

@@ -7,10 +7,11 @@ import time
 
 import pytest
 
+from tests.support import notes
 from tests.support.control import vm
 from tests.support.fleet import REGION, Fleet, Recording
 from tests.support.peers import Answer, Request, Serve, json_answer
-from vmnest import errors, registry
+from vmnest import errors, registry, rendezvous
 from vmnest.ops import removal
 from vmnest.registry import Record
 
@@ -24,7 +25,39 @@ def test_a_removed_sandbox_is_ended_by_id_and_forgotten(
         fleet.add("microvm-web")
     removed = removal.remove_sandbox(name="web")
     assert removed == {"name": "web", "microvm_id": "microvm-web", "removed": True, "was_there": was_there}
-    assert fleet.asked == {"end": 1}
+    assert fleet.asked == ({"get": 1, "end": 1} if was_there else {"get": 1})
+    assert aws_records.all() == []
+
+
+def test_what_had_ended_before_was_not_there(fleet: Fleet, record_as: Recording) -> None:
+    for state in ("TERMINATED", "TERMINATING", "SUSPENDED"):
+        record_as(state)
+        fleet.add(f"microvm-{state}", state=state)
+    removed = removal.remove_sandboxes(everything=True)["removed"]
+    assert isinstance(removed, list)
+    assert {each["name"]: each["was_there"] for each in removed} == {
+        **{"TERMINATED": False, "TERMINATING": True, "SUSPENDED": True},
+    }
+
+
+def test_who_may_not_look_may_still_end(fleet: Fleet, record_as: Recording) -> None:
+    record_as("web")
+    fleet.add("microvm-web")
+    fleet.refused["get"] = 403
+    assert removal.remove_sandbox(name="web")["was_there"] is True
+
+
+@pytest.mark.usefixtures("no_daemon")
+def test_to_forget_what_ended_on_this_machine_starts_no_local_cloud(
+    record_as: Recording, aws_records: registry.Registry
+) -> None:
+    folder = rendezvous.folder(prepare=True)
+    notes.leave_note(folder, "microvm-here")
+    record_as("here", target="local")
+    record_as("lost", target="local")
+    removed = removal.remove_sandboxes(everything=True, local=True)["removed"]
+    assert isinstance(removed, list)
+    assert [(each["name"], each["was_there"]) for each in removed] == [("here", False), ("lost", False)]
     assert aws_records.all() == []
 
 
@@ -94,7 +127,7 @@ def test_several_are_ended_at_a_time_and_told_in_the_order_of_their_names(
         together.wait()
         return json_answer(200, vm())
 
-    monkeypatch.setenv("AWS_ENDPOINT_URL", serve(*[answer] * 4).url)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", serve(*[answer] * 8).url)
     for name in "abcd":
         record_as(name)
     removed = removal.remove_sandboxes(names=["d", "a", "c", "b", "a"])["removed"]
@@ -135,7 +168,7 @@ def test_all_of_a_target_are_those_that_are_recorded(fleet: Fleet, record_as: Re
     removed = removal.remove_sandboxes(everything=True, local=False)["removed"]
     assert isinstance(removed, list)
     assert [each["name"] for each in removed] == ["there"]
-    assert fleet.asked == {"end": 1}
+    assert fleet.asked == {"get": 1, "end": 1}
 
 
 def test_an_error_in_the_middle_of_the_registry_is_one_of_the_report(
