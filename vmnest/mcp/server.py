@@ -149,7 +149,7 @@ class Server:
         """Whoever asked would wait no longer, and never learn why."""
         name = call.request.params.get("name") or call.request.params.get("uri")
         failure = errors.WaitTimeoutError(
-            f"{name} has not answered within {call.age:.0f} s",
+            f"{str(name)[:100]} has not answered within {call.age:.0f} s",
             hint="It was given up as if it had been cancelled, and what it began is ended as far as it can be reached. "
             "sandbox_status tells how a sandbox is; sandbox_exec_start is for what takes long.",
         )
@@ -163,6 +163,8 @@ class Server:
         request = call.request
         message: dict[str, object] = {}
         failure: Exception | None = None
+        if request.method in _SLOW:
+            call.on_cancel(self._pool.lend)
         try:
             call.check()
             message = jsonrpc.build_result(request.id, self._result(call))
@@ -177,6 +179,8 @@ class Server:
             self._calls.remove(call)
         if not call.answer(message) and not call.is_answered:
             way.forgo()
+        if request.method in _SLOW and call.is_cancelled:
+            self._pool.take_back()
         if failure is not None:  # only now: nobody may be reading standard error
             import logging
 
@@ -331,7 +335,11 @@ class _Watch:
 
 
 class _Pool:
-    """Threads that are started as they are needed, up to so many, and wait for more work. Thread-safe."""
+    """Threads that are started as they are needed, up to so many, and wait for more work. Thread-safe.
+
+    A thread whose work nobody waits for any more, and which waits for something itself, keeps nobody from being served:
+    there may be another one in its place, up to twice as many in all.
+    """
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -339,6 +347,7 @@ class _Pool:
         self._waiting: deque[Callable[[], None]] = deque()
         self._threads = 0
         self._idle = 0
+        self._lent = 0  # works that nobody waits for any more, and that go on
 
     def submit(self, work: Callable[[], None]) -> bool:
         """Have it done; False if too much waits already."""
@@ -346,18 +355,42 @@ class _Pool:
             if len(self._waiting) >= MOST_WAITING:
                 return False
             self._waiting.append(work)
-            if self._idle >= len(self._waiting) or self._threads == self._workers:
+        self._serve()
+        return True
+
+    def lend(self) -> None:
+        """Nobody waits any more for what one of the threads does."""
+        with self._changed:
+            self._lent += 1
+        self._serve()
+
+    def take_back(self) -> None:
+        """It has done it."""
+        with self._changed:
+            self._lent -= 1
+
+    @property
+    def _most(self) -> int:
+        return self._workers + max(0, min(self._lent, self._workers))
+
+    def _serve(self) -> None:
+        """See to it that what waits is done."""
+        with self._changed:
+            if self._idle >= len(self._waiting) or self._threads >= self._most:
                 self._changed.notify()
-                return True
+                return
             self._threads += 1
             number = self._threads
         # A daemon: when the client has gone, nobody waits for a service that does not answer.
         threading.Thread(target=self._run, name=f"vmnest-mcp-{number}", daemon=True).start()
-        return True
 
     def _run(self) -> None:
         while True:
             with self._changed:
+                if self._threads > self._most:
+                    self._threads -= 1
+                    self._changed.notify()
+                    return
                 self._idle += 1
                 while not self._waiting:
                     self._changed.wait()

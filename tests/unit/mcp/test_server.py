@@ -160,6 +160,29 @@ def test_a_cancelled_call_ends_and_nothing_more_is_sent_for_it():
     assert conversation.is_silent()
 
 
+def test_calls_that_are_cancelled_and_do_not_hear_it_keep_nobody_from_being_served():
+    gate = Gate()
+    gate.holds_on = True
+    conversation = Conversation(Offer(gate=gate, echo=echo), workers=2)
+    conversation.shake_hands()
+    for number in (1, 2):
+        gate.began.clear()
+        conversation.request(number, "tools/call", {"name": "gate"})
+        assert gate.began.wait(30)
+    conversation.request(3, "tools/call", {"name": "echo"})
+    for number in (1, 2):
+        conversation.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+    for number in (3, 4, 5):
+        if number > 3:
+            conversation.request(number, "tools/call", {"name": "echo"})
+        assert conversation.reply()["id"] == number
+    gate.may_end.set()
+    for number in range(6, 50):
+        conversation.request(number, "tools/call", {"name": "echo"})
+    assert sorted(conversation.reply()["id"] for _ in range(6, 50)) == list(range(6, 50))
+    assert conversation.is_silent()
+
+
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-11-25"])
 def test_a_call_that_is_not_answered_in_time_is_given_up_and_ended(version):
     """Else its host gives up first, and the model does not hear why."""
@@ -177,9 +200,8 @@ def test_a_call_that_is_not_answered_in_time_is_given_up_and_ended(version):
     assert error["code"] == "timed_out"
     assert error["message"].startswith("gate has not answered within")
     assert gate.was_cancelled.wait(30)
-    # What waits for the thread that it holds is answered too.
     conversation.request(9, "resources/read", {"uri": "x://there"})
-    assert conversation.reply()["error"]["code"] == -32603
+    assert conversation.reply()["id"] == 9  # it keeps nobody from being served
     gate.may_end.set()
     conversation.request(10, "tools/call", {"name": "echo"})
     assert conversation.reply()["id"] == 10
