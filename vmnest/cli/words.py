@@ -186,7 +186,9 @@ class Parser:
 
     def _check(self, parts: Split) -> None:
         if len(parts.names) < self.least_names:
-            missing = "name" if not parts.names else self.names.split()[len(parts.names)].rstrip(".")
+            missing = self.names.split()[len(parts.names)].rstrip(".")
+            if missing == "NAME" and not parts.names:
+                missing = "name"
             raise self.wrong(f"the {missing} is missing", advice=self._without_name)
         if self.has_command and not parts.words:
             begin = "" if self.starts_command else "; it begins after --"

@@ -28,6 +28,7 @@ def test_the_name_is_printed_and_recorded_with_what_was_told(
     ("line", "status", "said"),
     [
         (["microvm-none", "web"], 3, "knows no MicroVM microvm-none"),
+        ([], 2, "the ID is missing"),
         (["microvm-x"], 2, "the NAME is missing"),
         (["microvm-x", "web", "more"], 2, "one name too many"),
         (["web", "microvm-x"], 2, "The id comes first"),

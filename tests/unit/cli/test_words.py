@@ -192,7 +192,7 @@ def test_the_last_of_many_names_has_a_place_of_its_own() -> None:
     assert parser.parse(split(parser, ["a", "b", "c"])).names == ["a", "b", "c"]
     with pytest.raises(errors.UsageError, match="the DST is missing"):
         parser.parse(split(parser, ["a"]))
-    with pytest.raises(errors.UsageError, match="the name is missing"):
+    with pytest.raises(errors.UsageError, match="the SRC is missing"):
         parser.parse(split(parser, []))
 
 
