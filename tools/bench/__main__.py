@@ -7,45 +7,63 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import agents
 import commands
+import figures
+import fits
 import footprint
 import forward
+import machine
 import mcp_servers
 import packing
 import sandboxes
+import scale
 import transfers
-from figures import HEADING, Figure
+from figures import Figure
+from fits import Growth
 
 SECTIONS = ("commands", "agents", "transfers", "sandboxes", "forward", "mcp", "packing", "footprint")
 
 
-def _measure(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure]:
-    ours, theirs, rounds = arguments.ours, arguments.theirs, arguments.rounds
-    for section in arguments.only.split(","):
-        if section == "commands":
-            yield from commands.measure(ours=ours, theirs=theirs, folder=folder, rounds=rounds)
-        elif section == "agents":
-            yield from agents.measure(ours=ours, theirs=theirs, rounds=max(3, rounds // 2))
-        elif section == "transfers":
-            yield from transfers.measure(ours=ours, theirs=theirs, rounds=max(3, rounds // 4))
-        elif section == "sandboxes":
-            yield from sandboxes.measure(ours=ours, folder=folder, rounds=rounds)
-        elif section == "forward":
-            yield from forward.measure(ours=ours, theirs=theirs, folder=folder, rounds=max(3, rounds // 3))
-        elif section == "mcp":
-            yield from mcp_servers.measure(ours=ours, theirs=theirs, folder=folder, rounds=max(3, rounds // 2))
-        elif section == "packing":
-            yield from packing.measure(ours=ours, theirs=theirs, folder=folder, rounds=max(3, rounds // 3))
-        elif section == "footprint":
-            yield from footprint.measure(ours=ours, theirs=theirs)
+def _measure(section: str, *, ours: Path, theirs: Path, folder: Path, rounds: int) -> Iterator[Figure]:
+    if section == "commands":
+        yield from commands.measure(ours=ours, theirs=theirs, folder=folder, rounds=rounds)
+    elif section == "agents":
+        yield from agents.measure(ours=ours, theirs=theirs, rounds=_share(rounds, 2))
+    elif section == "transfers":
+        yield from transfers.measure(ours=ours, theirs=theirs, rounds=_share(rounds, 4))
+    elif section == "sandboxes":
+        yield from sandboxes.measure(ours=ours, folder=folder, rounds=rounds)
+    elif section == "forward":
+        yield from forward.measure(ours=ours, theirs=theirs, folder=folder, rounds=_share(rounds, 3))
+    elif section == "mcp":
+        yield from mcp_servers.measure(ours=ours, theirs=theirs, folder=folder, rounds=_share(rounds, 2))
+    elif section == "packing":
+        yield from packing.measure(ours=ours, theirs=theirs, folder=folder, rounds=_share(rounds, 3))
+    elif section == "footprint":
+        yield from footprint.measure(ours=ours, theirs=theirs)
+    else:
+        raise SystemExit(f"no section {section!r}; there are {', '.join(SECTIONS)}")
+
+
+def _share(rounds: int, part: int) -> int:
+    """Fewer rounds, for what takes long; at least three, unless fewer are wanted."""
+    return min(rounds, max(3, rounds // part))
+
+
+def _measure_all(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure | Growth]:
+    places = {"ours": arguments.ours, "theirs": arguments.theirs}
+    for section in (arguments.only or ",".join(scale.SECTIONS if arguments.scale else SECTIONS)).split(","):
+        place = folder / section
+        place.mkdir()
+        if arguments.scale:
+            yield from scale.measure(section, places=places, folder=place, rounds=arguments.rounds or 3)
         else:
-            raise SystemExit(f"no section {section!r}; there are {', '.join(SECTIONS)}")
+            yield from _measure(section, **places, folder=place, rounds=arguments.rounds or 15)
 
 
 def _absolute(text: str) -> Path:
@@ -53,22 +71,33 @@ def _absolute(text: str) -> Path:
     return Path(text).absolute()
 
 
-def main() -> None:
+def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/bench/run", description=__doc__)
     parser.add_argument("--ours", type=_absolute, required=True, help="environment with vmnest")
     parser.add_argument("--theirs", type=_absolute, required=True, help="environment with the upstream package")
-    parser.add_argument("--only", default=",".join(SECTIONS), help="sections to run, of %(default)s")
-    parser.add_argument("--rounds", type=int, default=15, help="rounds of each figure (%(default)s)")
-    parser.add_argument("--json", type=Path, help="file to write the figures to")
-    arguments = parser.parse_args()
-    print(f"{platform.machine()}, Python {platform.python_version()}, {arguments.rounds} rounds\n{HEADING}", flush=True)
-    figures = []
+    parser.add_argument("--scale", action="store_true", help="how costs grow, in place of what they are")
+    parser.add_argument(
+        "--only",
+        metavar="SECTION[,SECTION]",
+        help=f"of {', '.join(SECTIONS)}; with --scale of {', '.join(scale.SECTIONS)}",
+    )
+    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of each figure (15; with --scale 3)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file to write the figures to")
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = _parse()
+    told = machine.describe(ours=arguments.ours, theirs=arguments.theirs)
+    print(machine.render(told), fits.HEADING if arguments.scale else figures.HEADING, sep="\n", flush=True)
+    found: list[Mapping[str, object]] = []
     with tempfile.TemporaryDirectory(prefix="vmnest-bench-") as folder:
-        for figure in _measure(arguments, Path(folder)):
+        for figure in _measure_all(arguments, Path(folder)):
             print(figure.render(), flush=True)
-            figures.append(figure)
+            found.append(figure.to_wire())
     if arguments.json:
-        arguments.json.write_text(json.dumps([figure.to_wire() for figure in figures], indent=1) + "\n")
+        kind = "growth" if arguments.scale else "figures"
+        arguments.json.write_text(json.dumps({"machine": told, kind: found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -16,18 +16,33 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from figures import Figure
+from fits import Growth
 
 SIDES = ("ours", "theirs")
-Measure = Callable[[dict[str, Path], Path, int], Iterator[Figure]]
+Measure = Callable[[dict[str, Path], Path, int], Iterable[Figure | Growth]]
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
 def measure(program: str, *, ours: Path, theirs: Path, rounds: int) -> Iterator[Figure]:
-    """Run a module in a network namespace and hand on what it prints."""
+    """Run a module in a network namespace and hand on the figures that it prints."""
+    for row in _rows(program, ours=ours, theirs=theirs, rounds=rounds):
+        yield Figure(**row)
+
+
+def measure_growth(program: str, *, ours: Path, theirs: Path, rounds: int) -> Iterator[Growth]:
+    """The same of a module that prints how something grows."""
+    for row in _rows(program, ours=ours, theirs=theirs, rounds=rounds):
+        sizes = {int(size): values for size, values in row.pop("rows").items()}
+        yield Growth(**row, rows=sizes)
+
+
+def _rows(program: str, *, ours: Path, theirs: Path, rounds: int) -> Iterator[dict[str, Any]]:
     unshare = shutil.which("unshare")
     if unshare is None:
         raise SystemExit("unshare (util-linux) is needed to keep the upstream agent off the network")
@@ -36,7 +51,7 @@ def measure(program: str, *, ours: Path, theirs: Path, rounds: int) -> Iterator[
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            yield Figure(**json.loads(line))
+            yield json.loads(line)
     if process.returncode:
         raise SystemExit(f"{Path(program).stem} could not be measured: exit status {process.returncode}")
 
@@ -52,8 +67,7 @@ def main(measure_all: Measure, *, description: str | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         places = {side: getattr(arguments, side) for side in SIDES}
         for figure in measure_all(places, Path(folder), arguments.rounds):
-            row = {key: getattr(figure, key) for key in ("name", "unit", "ours", "theirs", "goal")}
-            print(json.dumps(row), flush=True)
+            print(json.dumps(asdict(figure)), flush=True)
 
 
 def _bring_loopback_up() -> None:

@@ -3,8 +3,10 @@
     python endpoint.py [CERTIFICATE KEY]
 
 It prints its port, and serves ``/bytes/N``, ``/events`` (ten of them, 50 ms apart, each with the moment at which it was
-sent), ``/echo``, an upgrade after which it sends back all that it gets, and ``/socket``, one after which it says
-nothing. Its agent has no extensions; as a control plane it knows GetMicrovm. It checks nothing.
+sent), ``/echo``, an upgrade after which it greets with four bytes and sends back each message that it gets, and
+``/socket``, one after which it says nothing. Messages have 16 bits of length and a mask of zeros.
+
+Its agent has no extensions; as a control plane it knows GetMicrovm. It checks nothing.
 """
 
 from __future__ import annotations
@@ -54,14 +56,22 @@ def _answer(sock: socket.socket, target: str) -> bool:
         _send_events(sock)
     elif target in ("/socket", "/echo"):
         sock.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
-        while (data := sock.recv(1 << 16)) and target == "/echo":
-            sock.sendall(data)
+        if target == "/echo":
+            _echo(sock)
+        sock.recv(1)
         return False
     elif "/microvms/" in target:
         _send_json(sock, {**MICROVM, "microvmId": target.rpartition("/")[2]})
     else:
         _send_json(sock, {"status": "ok"})
     return True
+
+
+def _echo(sock: socket.socket) -> None:
+    sock.sendall(b"\x82\x02hi")
+    with sock.makefile("rb") as file:
+        while head := file.read(8):
+            sock.sendall(b"\x82\x7e" + head[2:4] + file.read(int.from_bytes(head[2:4], "big")))
 
 
 def _send_json(sock: socket.socket, answer: dict[str, object]) -> None:

@@ -49,7 +49,7 @@ class Figure:
         theirs = f"{statistics.median(self.theirs):10.1f}" if self.theirs else f"{'-':>10}"
         ratio = f"{self.ratio:7.3f}" if self.ratio is not None else f"{'-':>7}"
         goal = f"{self.goal:g}" if self.goal is not None else "-"
-        return f"{self.name:34} {statistics.median(self.ours):10.1f} {theirs} {self.unit:4} {ratio}  {goal:>6}"
+        return f"{self.name:52} {statistics.median(self.ours):10.1f} {theirs} {self.unit:4} {ratio}  {goal:>6}"
 
 
-HEADING = f"{'figure (median)':34} {'ours':>10} {'theirs':>10} {'unit':4} {'ratio':>7}  {'goal':>6}"
+HEADING = f"{'figure (median)':52} {'ours':>10} {'theirs':>10} {'unit':4} {'ratio':>7}  {'goal':>6}"

@@ -28,7 +28,6 @@ NEW_CONNECTIONS = 192
 NEW_TLS_CONNECTIONS = 100
 IDLE_SOCKETS = 1000
 ECHOES = 500
-ECHOED_BYTES = 50 << 20
 PATIENCE_SECONDS = 30.0
 ENDPOINT = Path(__file__).with_name("endpoint.py")
 HEAD = b"GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: %s\r\n\r\n"
@@ -44,18 +43,18 @@ def measure(*, ours: Path, theirs: Path, folder: Path, rounds: int) -> Iterator[
     _raise_limit_of_files()
     places = {"ours": ours, "theirs": theirs}
     yield from _measure_starts(places, folder=folder, rounds=rounds)
-    with _forwarders(places, folder=folder) as both:
+    with forwarders(places, folder=folder) as both:
         yield from _measure_large(both, name="http", goal=0.5, rounds=rounds)
         yield from _measure_small(both, name="http", rounds=rounds)
         yield from _measure_new_clients(both, rounds=rounds)
         yield from _measure_events(both, rounds=rounds)
-        yield from _measure_echoes(both["ours"], name="http", rounds=rounds)
+        yield from _measure_echoes(both, name="http", rounds=rounds)
         yield _measure_idle_sockets(both["ours"])
-    with _forwarders(places, folder=folder, certificate=certificates.make(folder)) as both:
+    with forwarders(places, folder=folder, certificate=certificates.make(folder)) as both:
         yield from _measure_large(both, name="https", goal=0.77, rounds=rounds)
         yield from _measure_small(both, name="https", rounds=rounds)
         yield _measure_new_connections(both, name="new https connection, p50", goal=1.2, rounds=rounds)
-        yield from _measure_echoes(both["ours"], name="https", rounds=rounds)
+        yield from _measure_echoes(both, name="https", rounds=rounds)
 
 
 class Forwarder:
@@ -120,7 +119,7 @@ def _endpoint(folder: Path, *, certificate: tuple[str, str] | None = None) -> It
 
 
 @contextmanager
-def _forwarders(
+def forwarders(
     places: dict[str, Path], *, folder: Path, certificate: tuple[str, str] | None = None
 ) -> Iterator[dict[str, Forwarder]]:
     """Both, in front of one endpoint."""
@@ -263,28 +262,40 @@ def _wait_for_event(forwarder: Forwarder) -> float:
     return (now - int(received.partition(b"data: ")[2].split()[0])) / 1e6
 
 
-def _measure_echoes(forwarder: Forwarder, *, name: str, rounds: int) -> Iterator[Figure]:
-    """A WebSocket of which the client speaks first, and gets back what it says. Theirs waits for the server there."""
-    medians, whole = [], []
+def _measure_echoes(both: dict[str, Forwarder], *, name: str, rounds: int) -> Iterator[Figure]:
+    """A WebSocket of which the server speaks first: of others theirs makes nothing."""
+    small: dict[str, list[float]] = {side: [] for side in SIDES}
+    large: dict[str, list[float]] = {side: [] for side in SIDES}
     for _ in range(rounds):
-        with forwarder.dial() as sock:
-            sock.sendall(UPGRADE.replace(b"/socket", b"/echo"))
-            if not sock.recv(4096).startswith(b"HTTP/1.1 101"):
-                raise SystemExit("a WebSocket was refused")
-            medians.append(statistics.median(_echo(sock, bytes(106), total=106) for _ in range(ECHOES)) * 1e3)
-            whole.append(_echo(sock, bytes(1 << 16), total=ECHOED_BYTES))
-    yield Figure(f"forward: WebSocket, {name}, 100 B there and back", "us", medians, goal=1000)
-    yield Figure(f"forward: WebSocket, {name}, 50 MiB there and back", "ms", whole)
+        for side in SIDES:
+            with both[side].dial() as sock:
+                sock.sendall(UPGRADE.replace(b"/socket", b"/echo"))
+                _await_greeting(sock)
+                small[side].append(statistics.median(_echo(sock, 200, count=1) for _ in range(ECHOES)) * 1e3)
+                large[side].append(_echo(sock, 50_000, count=1000))
+    yield Figure(f"forward: WebSocket, {name}, 200 B there and back", "us", small["ours"], small["theirs"])
+    yield Figure(f"forward: WebSocket, {name}, 50 MB there and back", "ms", large["ours"], large["theirs"])
 
 
-def _echo(sock: socket.socket, piece: bytes, *, total: int) -> float:
-    """Milliseconds until as much has come back as was sent, a piece at a time; up to four are under way."""
+def _await_greeting(sock: socket.socket) -> None:
+    received = b""
+    while not received.endswith(b"\x82\x02hi"):
+        data = sock.recv(4096)
+        if not data:
+            raise SystemExit("a WebSocket was refused")
+        received += data
+
+
+def _echo(sock: socket.socket, size: int, *, count: int) -> float:
+    """Milliseconds until as many messages have come back as were sent; four at most are under way."""
+    message = b"\x82\xfe" + size.to_bytes(2, "big") + bytes(4 + size)  # a mask of zeros changes nothing
     start = time.perf_counter()
-    sent = received = 0
-    while received < total:
-        while sent < total and sent - received < 4 * len(piece):
-            sock.sendall(piece)
-            sent += len(piece)
+    sent, wanted = 0, count * (4 + size)
+    received = 0
+    while received < wanted:
+        while sent < count and sent - received // (4 + size) < 4:
+            sock.sendall(message)
+            sent += 1
         data = sock.recv(1 << 20)
         if not data:
             raise SystemExit("a WebSocket broke off")

@@ -53,7 +53,7 @@ def measure(*, ours: Path, theirs: Path, folder: Path, rounds: int) -> Iterator[
     make_tree(tree)
     zips = [folder / "ours.zip", folder / "theirs.zip"]
     commands = [
-        [str(side / "bin/python"), "-c", program, str(tree), str(made)]
+        pack_command(side, program, tree=tree, made=made)
         for side, program, made in zip((ours, theirs), (OURS, THEIRS), zips, strict=True)
     ]
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
@@ -65,11 +65,16 @@ def measure(*, ours: Path, theirs: Path, folder: Path, rounds: int) -> Iterator[
     yield Figure("zip of 200 MB: peak", "MiB", mine, other, goal=0.7)
 
 
-def make_tree(root: Path) -> None:
+def pack_command(environment: Path, program: str, *, tree: Path, made: Path) -> list[str]:
+    """What writes a tree's zip."""
+    return [str(environment / "bin/python"), "-c", program, str(tree), str(made)]
+
+
+def make_tree(root: Path, *, megabytes: int = SIZE_MB) -> None:
     """Text, noise, and what is between them."""
     chance = random.Random(7)
-    left = SIZE_MB * MB
-    for number in range(FILES):
+    left = megabytes * MB
+    for number in range(FILES * megabytes // SIZE_MB):
         path = root / f"src{number % 100:02}" / f"f{number:05}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         size = max(40, min(60_000, int(chance.lognormvariate(8.0, 0.8))))

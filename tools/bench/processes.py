@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -79,6 +80,28 @@ def peak_mib(pid: int) -> float:
 def reset_peak(pid: int) -> None:
     """Count the peak anew from here."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def family_mib(word: str) -> float:
+    """What all processes take that name something in their command lines, and their descendants: each page once."""
+    parents, members = {}, set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            parents[int(name)] = int(Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[1])
+            if word.encode() in Path("/proc", name, "cmdline").read_bytes():
+                members.add(int(name))
+    members.discard(os.getpid())
+    while children := {pid for pid, parent in parents.items() if parent in members} - members:
+        members |= children
+    return sum(_proportion_mib(pid) for pid in members)
+
+
+def _proportion_mib(pid: int) -> float:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

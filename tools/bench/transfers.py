@@ -56,8 +56,8 @@ def _measure_files(sides: list[Side], *, action: str, folder: Path, rounds: int)
     }
     for count in range(rounds + 1):
         for side in sides:
-            _, client_before, agent_before = _move(side, action, SMALL_FILE_BYTES, folder=folder)
-            milliseconds, client, agent = _move(side, action, FILE_BYTES, folder=folder)
+            _, client_before, agent_before = move(side, action, SMALL_FILE_BYTES, folder=folder)
+            milliseconds, client, agent = move(side, action, FILE_BYTES, folder=folder)
             if count:
                 for row, value in zip(
                     rows.values(), (milliseconds, client - client_before, agent - agent_before), strict=True
@@ -71,7 +71,8 @@ def _measure_files(sides: list[Side], *, action: str, folder: Path, rounds: int)
         yield Figure(f"files: {action}{name}", unit, rows[key]["ours"], rows[key]["theirs"], goal)
 
 
-def _move(side: Side, action: str, size: int, *, folder: Path) -> tuple[float, float, float]:
+def move(side: Side, action: str, size: int, *, folder: Path) -> tuple[float, float, float]:
+    """Move a file of noise by the library, and see that it arrived; what ``Side.work`` tells."""
     here, there = folder / f"here-{side.name}", folder / f"there-{side.name}"
     source, copy = (here, there) if action == "write" else (there, here)
     block = os.urandom(MB)
