@@ -94,7 +94,8 @@ def permissions(context: Context) -> list[Check]:
         if os.path.basename(folder) == _OUR_FOLDER:
             findings += places.look_at_access(folder, wanted=0o700)
     for file in files:
-        findings += places.look_at_access(file.real_path, wanted=0o600)
+        if os.path.isfile(file.real_path):  # to anything else that would do harm
+            findings += places.look_at_access(file.real_path, wanted=0o600)
     fine = "for nobody else"
     return [places.combine("state.permissions", title="permissions", fine=fine, findings=findings)]
 

@@ -97,6 +97,13 @@ def test_files_that_others_can_read_are_one_warning_with_a_remedy_each(home: Pat
     ]
 
 
+def test_what_is_no_file_is_not_closed_like_one(home: Path) -> None:
+    (home / FOLDER).mkdir(mode=0o700)
+    (home / FOLDER / "state.json").mkdir(mode=0o755)
+    found = look(home)["state.permissions"]
+    assert (found.verdict, found.remedy) == ("ok", None)
+
+
 def test_the_folder_of_a_file_that_the_user_has_named_is_the_users(home: Path) -> None:
     (home / "shared").mkdir(mode=0o755)
     found = look(home, AGENT_SANDBOX_STATE=str(home / "shared" / "names.json"))
