@@ -2,7 +2,7 @@
 
 What is measured depends on where the agent runs. In a VM, the system's own figures are the sandbox's. Where a control
 group bounds it, the group's are. Else, in a PID namespace of its own (a sandbox of the local cloud), the machine's
-figures would be those of strangers, and what its processes use is summed up.
+figures would be those of strangers, and what its processes use is summed up; its load nobody knows.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class StatsApi:
         document = {
             "cpus": round(cpus, 2),
             "cpu_percent": round(100 * self._measure_share(cpus), 1),
-            "load": [round(figure, 2) for figure in os.getloadavg()],
+            "load": self._system.read_load(),
             "memory": self._system.read_memory(),
             "disk": read_disk(self._workdir),
             "processes": self._system.count_processes(),
@@ -118,6 +118,10 @@ class System:
             used = sum(self._read_process_memory(pid) for pid, _ in self._processes())
             return {"total": total, "used": used, "available": available}
         return {"total": total, "used": total - available, "available": available}
+
+    def read_load(self) -> list[float] | None:
+        """Processes that ran or wanted to, over 1, 5 and 15 minutes; None where that counts those of strangers."""
+        return None if self._is_alone else [round(figure, 2) for figure in os.getloadavg()]
 
     def count_processes(self) -> int:
         """How many there are, the kernel's own left out."""

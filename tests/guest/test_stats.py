@@ -242,6 +242,7 @@ def test_in_a_sandbox_of_the_local_cloud_its_own_processes_are_summed_up(tmp_pat
     system = stats.System(proc=place, cgroups=str(tmp_path / "none"))
     assert system.read_processor_seconds() == 3
     assert system.read_memory() == {"total": 4 * MIB, "used": 2 * 124 * 1024, "available": 3 * MIB}
+    assert ask(stats.StatsApi(workdir=b"/", system=system))["load"] is None
 
 
 def test_the_disk_is_that_of_a_folder_that_may_not_be_there_yet(tmp_path: Path) -> None:

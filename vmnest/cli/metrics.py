@@ -106,7 +106,7 @@ def _show_all(options: _MetricsOptions) -> None:
         )
     listed = _listed(data)
     rows = [_row(each) for each in listed]
-    output.result(data, options=options, text=output.table(_COLUMNS, rows) if rows else "")
+    output.result(data, options=options, text=_table(_COLUMNS, rows, seen=set()) if rows else "")
     if not rows:
         output.remark(_none(options), options=options)
     for reason in _reasons(listed):
@@ -145,11 +145,12 @@ class _Redrawn:
 
     def __init__(self) -> None:
         self._panel = panel.Panel()
+        self._columns: set[str] = set()
 
     def take(self, sample: Mapping[str, object], listed: Sequence[Mapping[str, object]]) -> None:
         """Show a sample: it, and the sandboxes in it."""
         if listed:
-            text = output.table(_STEADY_COLUMNS, [_steady(_row(each)) for each in listed])
+            text = _table(_STEADY_COLUMNS, [_steady(_row(each)) for each in listed], seen=self._columns)
             self._panel.draw(text + "".join(f"{reason}\n" for reason in _reasons(listed)))
 
 
@@ -159,6 +160,7 @@ class _Lines:
     def __init__(self, options: _MetricsOptions) -> None:
         self._options = options
         self._head = ""  # which changes with the window's width
+        self._columns: set[str] = set()
         self._widest_name = 0
         self._told: set[str] = set()
 
@@ -172,7 +174,7 @@ class _Lines:
             self._widest_name = max(self._widest_name, *(render.width(row[1]) for row in rows))
             for row in rows:
                 row[1] += " " * (self._widest_name - render.width(row[1]))
-            text = output.table((_TIME, *_STEADY_COLUMNS), rows)
+            text = _table((_TIME, *_STEADY_COLUMNS), rows, seen=self._columns)
             head, _, lines = text.partition("\n")
             terminal.write_text(terminal.STDOUT, lines if head == self._head else text)
             self._head = head
@@ -218,6 +220,21 @@ _STEADY_COLUMNS = tuple(
 )
 
 
+_OPTIONAL = ("IN", "OUT")  # as ``_RARE``
+
+
+def _table(columns: Sequence[tables.Column], rows: Sequence[Sequence[object]], *, seen: set[str]) -> str:
+    """The sandboxes, without the optional columns in which none of them has, or has had, a figure.
+
+    ``seen`` are the heads of those that are shown, from one sample to the next.
+    """
+    for at, column in enumerate(columns):
+        if column.head not in _OPTIONAL or any(str(row[at] or "").strip(" -") for row in rows):
+            seen.add(column.head)
+    kept = [at for at, column in enumerate(columns) if column.head in seen]
+    return output.table([columns[at] for at in kept], [[row[at] for at in kept] for row in rows])
+
+
 def _row(sandbox: Mapping[str, object]) -> list[object]:
     figures = _figures(sandbox, gauges.AGENT)
     memory, disk, network = (_members(figures.get(name)) for name in ("memory", "disk", "network"))
@@ -246,6 +263,7 @@ def _steady(row: Sequence[object]) -> list[str]:
 
 # -- a sandbox as a table ----------------------------------------------------------------------------------------------
 
+_RARE = ("load", "received", "sent")  # left out where nobody tells them: a sandbox on this machine has no such figures
 _FIGURES = (
     tables.Column("METRIC", shrinks=True),
     "VALUE",
@@ -272,7 +290,8 @@ def _live_rows(sandbox: Mapping[str, object]) -> Iterator[Sequence[object]]:
         ("uptime", _age(figures.get("uptime")), None),
     )
     for title, value, share in rows:
-        yield title, value, _percent(share), gauges.AGENT
+        if value is not None or title not in _RARE:
+            yield title, value, _percent(share), gauges.AGENT
 
 
 def _cloudwatch_rows(sandbox: Mapping[str, object]) -> Iterator[Sequence[object]]:
@@ -314,7 +333,13 @@ def _reasons(listed: Sequence[Mapping[str, object]], *, closely: bool = False) -
         for reason in said:
             if reason:
                 found.setdefault(reason, []).append(sandbox["name"])
-    return [render.to_printable(f"{render.render_names(names)}: {reason}") for reason, names in found.items()]
+    return [render.to_printable(_attributed(str(reason), names)) for reason, names in found.items()]
+
+
+def _attributed(reason: str, names: list[object]) -> str:
+    """A reason with whose it is, unless it says so itself."""
+    itself = f"sandbox {names[0]} "
+    return reason if len(names) == 1 and reason.startswith(itself) else f"{render.render_names(names)}: {reason}"
 
 
 def _percent(share: object) -> str | None:

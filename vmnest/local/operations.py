@@ -30,6 +30,7 @@ Wire = Mapping[str, object]
 MAX_LIFETIME_SECONDS = 28800
 MAX_TOKEN_MINUTES = 60
 _MOST_STARTED = 1 << 53
+_MIB = 2**20
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,7 @@ def _describe(cloud: Cloud, record: records.Record) -> Wire:
             "egressNetworkConnectors": list(spec.egress),
             names.LOCAL_DETAILS_MEMBER: {
                 **spec.options.to_wire(),
+                "disk": cloud.vms.disk_bytes // _MIB,
                 "isolation": cloud.vms.driver.isolation,
                 "driver": cloud.vms.driver.name,
                 "enforced": None,

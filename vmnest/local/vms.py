@@ -96,6 +96,11 @@ class VMs:
         self._closed = False
         self._last_busy = clock.monotonic()
 
+    @property
+    def disk_bytes(self) -> int:
+        """What each VM may write to its disk."""
+        return self._settings.disk_bytes
+
     # -- asked by the control plane ------------------------------------------------------------------------------------
 
     def started_by(self, client_token: str | None, *, fingerprint: str) -> records.Record | None:

@@ -83,7 +83,6 @@ class Gauge:
         self._clock = clock
         self._sandbox: Sandbox | None = None
         self._state: str = names.UNKNOWN
-        self._limit: int | None = None  # bytes of memory that it may have; 0 if nobody tells
         self._kept: tuple[float, Reading] | None = None  # what CloudWatch said, and when
 
     def measure(self, *, timeout: float) -> dict[str, object]:
@@ -123,7 +122,7 @@ class Gauge:
             return Reading(reason=_LAUNCHING)
         try:
             sandbox, span = self._find()
-            found = self._limited(sandbox.stats(over=span, timeout=timeout), sandbox)
+            found = sandbox.stats(over=span, timeout=timeout)
         except errors.MicroVMNotFoundError as error:
             self._state = views.GONE
             return Reading(because=error)
@@ -132,20 +131,6 @@ class Gauge:
             return Reading(because=error, is_failure=self._sandbox is None or not isinstance(error, _REASONS))
         self._state = sandbox.state
         return Reading(_describe(found))
-
-    def _limited(self, found: Stats, sandbox: Sandbox) -> Stats:
-        """A sandbox on this machine sees the machine's memory, of which it has a part."""
-        if self.record.is_local and self._limit is None:
-            from collections.abc import Mapping
-
-            details = sandbox.inspect().get(names.LOCAL_DETAILS_MEMBER)
-            mib = details.get("memory") if isinstance(details, Mapping) else None
-            self._limit = mib * 2**20 if isinstance(mib, int) else 0
-        memory, limit = found.memory, self._limit
-        if not limit or memory.total is None or memory.total <= limit:
-            return found
-        left = None if memory.used is None else max(0, limit - memory.used)
-        return found._replace(memory=memory._replace(total=limit, available=left))
 
     def _find(self) -> tuple[Sandbox, float]:
         """The sandbox, and over which time its CPUs are to be measured."""

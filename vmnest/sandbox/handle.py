@@ -20,7 +20,7 @@ from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy
 from ..deadline import NEVER, Deadline, check_seconds
 from ..forward.ports import LOOPBACK, POLL_SECONDS
 from ..wire import names
-from . import launch, life, spawning, wiring, wishes
+from . import launch, life, shares, spawning, wiring, wishes
 from .files import Files
 from .link import CALL_SECONDS, Link, place_of
 from .logs import Logs
@@ -299,6 +299,8 @@ class Sandbox:
     def stats(self, *, over: float = 0.0, timeout: float = STATS_SECONDS) -> Stats:
         """What it uses just now, as its agent says. This never wakes a suspended sandbox; to be asked keeps it awake.
 
+        Of a sandbox on this machine they are shares of its limits, not of the machine.
+
         Args:
             over: Seconds over which the share of the CPUs is measured; 0: since the agent was last asked, by anybody.
             timeout: Seconds that all of this may take.
@@ -309,9 +311,10 @@ class Sandbox:
             errors.UnsupportedError: its agent does not tell that.
         """
         deadline = Deadline(timeout)
-        life.check_awake(self._link, deadline=deadline)
+        microvm = life.check_awake(self._link, deadline=deadline)
         seconds = check_seconds(over, name="over")
-        return self._link.agent(wakes=False).stats(over=seconds, wakes=False, deadline=deadline)
+        found = self._link.agent(wakes=False).stats(over=seconds, wakes=False, deadline=deadline)
+        return shares.limited(found, microvm.raw.get(names.LOCAL_DETAILS_MEMBER))
 
     # -- commands ------------------------------------------------------------------------------------------------------
 

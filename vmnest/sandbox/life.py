@@ -172,8 +172,8 @@ def ready_for_use(link: Link, *, may_resume: bool, deadline: Deadline) -> None:
                 resume(link, deadline=deadline)
 
 
-def check_awake(link: Link, *, deadline: Deadline) -> None:
-    """See by the service's word, which wakes nothing, that a request would find it awake.
+def check_awake(link: Link, *, deadline: Deadline) -> MicroVM:
+    """See by the service's word, which wakes nothing, that a request would find it awake; what the service says.
 
     Raises:
         errors.SandboxSuspendedError: it is suspended, or about to be.
@@ -184,6 +184,7 @@ def check_awake(link: Link, *, deadline: Deadline) -> None:
         raise link.ended(microvm)
     if microvm.state in _SUSPENDED:
         raise link.suspended()
+    return microvm
 
 
 def _until_accepted(link: Link, call: Callable[[], None], *, deadline: Deadline) -> None:

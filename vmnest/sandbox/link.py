@@ -184,9 +184,8 @@ class Link:
     def suspended(self) -> errors.SandboxSuspendedError:
         """The error for a use that must not resume it."""
         name = self.record.name
-        return errors.SandboxSuspendedError(
-            f"sandbox {name} is suspended ({self.state})", hint=f"Resume it first: vmnest start {name}"
-        )
+        how = "being suspended" if self.state == names.SUSPENDING else "suspended"
+        return errors.SandboxSuspendedError(f"sandbox {name} is {how}", hint=f"Resume it first: vmnest start {name}")
 
     def ended(self, microvm: MicroVM) -> errors.MicroVMEndedError:
         """The error for a use of it once its MicroVM has ended."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.figures import BROKEN, NO_STATS, TOLD, OpenMeasured, cloudwatch_answer, refused
+from tests.support.figures import BROKEN, FIGURES, NO_STATS, TOLD, OpenMeasured, cloudwatch_answer, refused
 from tests.support.planes import NAME
 from tests.support.screens import on_terminal, read_until
 from tests.support.scripted import Answer, json_answer
@@ -100,7 +100,7 @@ def test_what_is_not_told_is_a_dash_and_no_zero(measured: OpenMeasured, capfd: R
     assert main(["metrics", NAME]) == 0
     rows = {line.split()[0]: line.split()[1:-1] for line in capfd.readouterr().out.splitlines()[1:]}
     assert rows == {
-        **{name: ["-", "-"] for name in ("cpu", "load", "disk", "received", "sent", "uptime")},
+        **{name: ["-", "-"] for name in ("cpu", "disk", "uptime")},  # and no rows of load, received and sent
         "memory": ["5.0", "MiB", "of", "?", "-"],
         "processes": ["0", "-"],
     }
@@ -109,7 +109,7 @@ def test_what_is_not_told_is_a_dash_and_no_zero(measured: OpenMeasured, capfd: R
 @pytest.mark.parametrize(
     ("state", "agent", "said"),
     [
-        ("SUSPENDED", TOLD, "web: sandbox web is suspended (SUSPENDED)"),
+        ("SUSPENDED", TOLD, "vmnest: sandbox web is suspended\n"),
         ("TERMINATED", TOLD, "TERMINATED"),
         ("RUNNING", NO_STATS, "web: the agent in this sandbox does not tell what it uses"),
     ],
@@ -152,7 +152,20 @@ def test_all_of_them_are_a_table_and_what_is_missing_is_told_where_the_state_doe
         "moon   UNKNOWN       -     -     -      -                   -  -         -    -       -\n"
     )
     assert err.count("\n") == 1
-    assert "moon: sandbox moon is on the target 'moon'" in err
+    assert "vmnest: sandbox moon is on the target 'moon'" in err
+
+
+def test_where_no_sandbox_has_a_figure_of_its_network_there_is_no_column_of_it(
+    measured: OpenMeasured, capfd: Read
+) -> None:
+    measured(json_answer(200, {name: figure for name, figure in FIGURES.items() if name not in ("network", "load")}))
+    assert main(["metrics", "--all"]) == 0
+    assert capfd.readouterr().out.split("\n")[0].split() == (
+        ["NAME", "STATE", "CPU", "MEM", "DISK", "PROCS", "MEMORY", "SOURCE", "UPTIME"]
+    )
+    assert main(["metrics", NAME]) == 0
+    titles = [line.split()[0] for line in capfd.readouterr().out.splitlines()[1:]]
+    assert titles == ["cpu", "memory", "disk", "processes", "uptime"]
 
 
 def test_no_sandboxes_are_no_table(measured: OpenMeasured, capfd: Read) -> None:

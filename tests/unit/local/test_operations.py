@@ -78,6 +78,7 @@ class TestRun:
         assert details == {
             "cpus": 1.0,
             "memory": 256,
+            "disk": 1024,
             "driver": "fake",
             "isolation": "namespace",
             "enforced": "watch",

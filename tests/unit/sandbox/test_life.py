@@ -292,11 +292,11 @@ def test_a_stop_and_start_by_others_costs_nothing(setting: Setting) -> None:
     assert setting.microvms.calls == []
 
 
-@pytest.mark.parametrize("state", ["SUSPENDING", "SUSPENDED"])
-def test_a_use_that_must_not_resume_it_asks_first_and_is_refused(setting: Setting, state: str) -> None:
+@pytest.mark.parametrize(("state", "how"), [("SUSPENDING", "being suspended"), ("SUSPENDED", "suspended")])
+def test_a_use_that_must_not_resume_it_asks_first_and_is_refused(setting: Setting, state: str, how: str) -> None:
     setting.link.state = "RUNNING"
     setting.microvms.change("microvm-1", state=state)
-    with pytest.raises(errors.SandboxSuspendedError, match=f"demo is suspended .{state}") as caught:
+    with pytest.raises(errors.SandboxSuspendedError, match=rf"demo is {how}\n") as caught:
         ready(setting.link, may_resume=False)
     assert "vmnest start demo" in (caught.value.hint or "")
     assert setting.microvms.calls == ["get"]
