@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from .. import errors
 from ..ops import creation, sandboxes
 from ..wire import names
@@ -215,7 +217,16 @@ def remark_what_is_local(options: CreationOptions) -> None:
                 f"{flag} has no effect: a local sandbox has no role and no connector{instead}",
                 options=options,
             )
+    _remark_cpus(options)
     output.remark_local_cloud(options=options)
+
+
+def _remark_cpus(options: CreationOptions) -> None:
+    if options.cpus is None or not output.is_local(options=options):
+        return
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if options.cpus > there:
+        output.remark(f"--cpus {options.cpus:g} is more than this machine has: it gets {there}", options=options)
 
 
 def _is_internet(connector: str | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,13 @@ def test_what_has_no_effect_on_this_machine_is_told(
     assert main(["--local", "run", *options, "--", "true"]) == 0
     said = capfd.readouterr().err.splitlines()
     assert [line.split(" has no effect: a local sandbox")[0] for line in said] == [f"vmnest: {flag}" for flag in flags]
+
+
+def test_that_this_machine_has_fewer_cpus_is_told(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
+    there = len(os.sched_getaffinity(0))
+    for cpus, said in (("0.5", ""), ("4000", f"vmnest: --cpus 4000 is more than this machine has: it gets {there}\n")):
+        assert main(["run", "--local", "--cpus", cpus, "--", "true"]) == 0
+        assert capfd.readouterr() == ("", said)
 
 
 def test_an_end_by_timeout_is_status_124_and_a_remark(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
