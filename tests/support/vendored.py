@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from tests.support.cli import Cli, bare_environ
-from tests.support.cloud import fast_folder, living_processes
+from tests.support.cloud import END_SECONDS, fast_folder, living_processes
 from tests.support.paths import ROOT
 
 DEPENDENCIES = Path(yaml.__file__).parents[1]
@@ -67,6 +68,9 @@ def open_folder() -> Iterator[Path]:
             check=True,
             capture_output=True,
         )
-        assert not living_processes(str(folder))
+        end = time.monotonic() + END_SECONDS  # a process that has answered is not gone at once
+        while (left := living_processes(str(folder))) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not left
     finally:
         shutil.rmtree(folder)

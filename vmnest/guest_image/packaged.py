@@ -54,7 +54,9 @@ def unpack(files: Mapping[str, bytes], *, environ: Mapping[str, str]) -> str:
     Raises:
         errors.GuestImageError: it cannot be written.
     """
-    base, _ = rendezvous.state_folder(environ)
+    base, is_fallback = rendezvous.state_folder(environ)
+    if is_fallback:
+        base = rendezvous.folder(environ)
     home = os.path.join(base, FOLDER)
     path = os.path.join(home, _digest(files))
     try:

@@ -48,6 +48,11 @@ def test_it_is_unpacked_once_for_us_alone(environ: dict[str, str], tmp_path: Pat
     assert packaged.unpack({**FILES, "agentd/serve.py": b"pass"}, environ=environ) != str(path)
 
 
+def test_without_a_home_folder_it_is_unpacked_where_all_else_is(tmp_path: Path) -> None:
+    path = packaged.unpack(FILES, environ={"AGENT_SANDBOX_LOCAL_DIR": str(tmp_path / "local")})
+    assert Path(path).parent == tmp_path / "local" / "guest"
+
+
 @pytest.mark.parametrize("change", ["changed", "added", "removed"])
 def test_what_was_changed_there_is_not_used(environ: dict[str, str], change: str) -> None:
     path = Path(packaged.unpack(FILES, environ=environ))
