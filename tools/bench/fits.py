@@ -7,6 +7,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+_NO_SPREAD = 1e-12  # of relative errors: what rounding leaves
+
 
 @dataclass(frozen=True)
 class Line:
@@ -35,7 +37,7 @@ def fit_line(points: Mapping[float, float]) -> Line:
     fixed = height - slope * middle
     missed = sum(weights[size] * (value - fixed - slope * size) ** 2 for size, value in points.items())
     spread = sum(weights[size] * (value - height) ** 2 for size, value in points.items())
-    return Line(fixed, slope, 1.0 if spread == 0 else 1 - missed / spread)
+    return Line(fixed, slope, 1.0 if spread < _NO_SPREAD else 1 - missed / spread)
 
 
 @dataclass(frozen=True)
