@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
+from ... import errors
 from ...ops import commands, creation, removal
 from . import attendance, output
 from .pulse import Pulse
@@ -87,6 +89,8 @@ def _run_alone(
     with Pulse(call, "starting a sandbox"):
         creation.start(name, demand, local=local, region=region)
     is_kept = False
+    # Not only below: a server that ends waits for what it is told to end, and for nothing else.
+    call.on_cancel(lambda: _remove(name))
     try:
         call.check()
         data = _run(name, line, call=call, limit=limit)
@@ -95,6 +99,12 @@ def _run_alone(
     finally:
         if not is_kept:
             removal.remove_sandbox(name=name, force=True)
+
+
+def _remove(name: str) -> None:
+    """For a call that nobody waits for any more."""
+    with contextlib.suppress(errors.VmnestError):
+        removal.remove_sandbox(name=name, force=True)
 
 
 def sandbox_exec(

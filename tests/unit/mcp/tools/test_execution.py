@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 
 import pytest
 
@@ -107,6 +109,28 @@ def test_a_command_of_its_own_leaves_no_sandbox(local_tools: Tools) -> None:
     assert "name" not in done
     assert local_tools.error("sandbox_run", command="true", cwd="/nowhere")["code"] == "cwd_not_found"
     assert registry.open_default().all() == []
+
+
+def test_a_cancelled_command_of_its_own_is_not_waited_for_to_remove_its_sandbox(local_tools: Tools) -> None:
+    """A server that ends has a moment for that."""
+    call = local_tools.open()
+
+    def run() -> None:
+        with contextlib.suppress(CancelledError):  # or it tells whoever does not hear it that the sandbox has gone
+            local_tools.call("sandbox_run", within=call, command="trap '' TERM; touch begun; sleep 600")
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while not any(record.microvm_id for record in registry.open_default().all()):
+        time.sleep(0.02)
+    (record,) = registry.open_default().all()
+    begun = local_tools.data("sandbox_shell", name=record.name, command="until [ -e begun ]; do sleep 0.02; done")
+    assert begun["success"]
+    ending = call.cancel()
+    assert ending is not None
+    ending.join(1.5)  # the command itself would be given two seconds
+    assert registry.open_default().all() == []
+    thread.join(30)
 
 
 def test_a_long_command_of_its_own_keeps_its_sandbox(local_tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
