@@ -46,6 +46,7 @@ class Growth:
 
     Attributes:
         name: What costs.
+        side: Whom: ``ours`` or ``theirs``.
         unit: The unit of the cost.
         per: What the size counts: ``MB``, ``sandbox``, ``client``.
         rows: The values measured at each size.
@@ -53,6 +54,7 @@ class Growth:
     """
 
     name: str
+    side: str
     unit: str
     per: str
     rows: Mapping[int, Sequence[float]]
@@ -79,6 +81,7 @@ class Growth:
         line = self.line
         return {
             "name": self.name,
+            "side": self.side,
             "unit": self.unit,
             "per": self.per,
             "medians": {str(size): value for size, value in self.points.items()},
@@ -95,9 +98,8 @@ class Growth:
         values = "  ".join(f"{size:g}: {value:.4g}" for size, value in self.points.items())
         slope = f"{line.slope:.3g} {self.unit}/{self.per}"
         goal = f"{self.goal:g}" if self.goal is not None else "-"
-        return (
-            f"{self.name:44} {slope:>20} {goal:>6} {line.fixed:>9.4g} {line.fit:5.2f} {self.exponent:5.2f}   {values}"
-        )
+        name = f"{self.name}: {self.side}"
+        return f"{name:44} {slope:>20} {goal:>6} {line.fixed:>9.4g} {line.fit:5.2f} {self.exponent:5.2f}   {values}"
 
 
 HEADING = f"{'growth':44} {'slope':>20} {'goal':>6} {'fixed':>9} {'fit':>5} {'power':>5}   medians at each size"

@@ -58,7 +58,7 @@ def _measure_lists(places: dict[str, Path], *, folder: Path, rounds: int) -> Ite
             for side, took in zip(SIDES, processes.time_in_turn(listing, environ=environ, rounds=rounds), strict=True):
                 rows[side][count] = took
     for side in SIDES:
-        yield Growth(f"ls: {side}", "ms", "sandbox", rows[side])
+        yield Growth("ls", side, "ms", "sandbox", rows[side])
 
 
 def _measure_sandboxes(ours: Path, *, folder: Path, rounds: int) -> Iterator[Growth]:
@@ -75,9 +75,9 @@ def _measure_sandboxes(ours: Path, *, folder: Path, rounds: int) -> Iterator[Gro
             listing = processes.time_in_turn([[program, "ls"]], environ=os.environ, rounds=rounds)
             rows["ls"][count] = listing[0]
             rows["next"][count] = [sandboxes.first_exec(f"next-{number}") for number in range(rounds)]
-    yield Growth("local: memory of all", "MiB", "sandbox", rows["memory"], 15)
-    yield Growth("local: ls", "ms", "sandbox", rows["ls"])
-    yield Growth("local: one more, create to exec", "ms", "sandbox", rows["next"])
+    yield Growth("local: memory of all", "ours", "MiB", "sandbox", rows["memory"], 15)
+    yield Growth("local: ls", "ours", "ms", "sandbox", rows["ls"])
+    yield Growth("local: one more, create to exec", "ours", "ms", "sandbox", rows["next"])
 
 
 def _measure_forward(places: dict[str, Path], *, folder: Path, rounds: int) -> Iterator[Growth]:
@@ -93,8 +93,8 @@ def _measure_forward(places: dict[str, Path], *, folder: Path, rounds: int) -> I
                     one.get(f"/bytes/{size * packing.MB}")
                     took[size].append((time.perf_counter() - start) * 1e3)
                     peaks[size].append(processes.peak_mib(one.process.pid))
-            yield Growth(f"forward: GET: {side}", "ms", "MB", took)
-            yield Growth(f"forward: GET, peak: {side}", "MiB", "MB", peaks, FLAT if side == "ours" else None)
+            yield Growth("forward: GET", side, "ms", "MB", took)
+            yield Growth("forward: GET, peak", side, "MiB", "MB", peaks, FLAT if side == "ours" else None)
 
 
 def _measure_packing(places: dict[str, Path], *, folder: Path, rounds: int) -> Iterator[Growth]:
@@ -115,5 +115,5 @@ def _measure_packing(places: dict[str, Path], *, folder: Path, rounds: int) -> I
             peaks[side][size] = [processes.watch_peak_mib(line, environ=environ)]
         shutil.rmtree(tree)
     for side in SIDES:
-        yield Growth(f"zip: {side}", "ms", "MB", took[side])
-        yield Growth(f"zip, peak: {side}", "MiB", "MB", peaks[side])
+        yield Growth("zip", side, "ms", "MB", took[side])
+        yield Growth("zip, peak", side, "MiB", "MB", peaks[side])

@@ -60,8 +60,8 @@ def _measure_clients(places: dict[str, Path], *, folder: Path, rounds: int) -> I
                         rows[side][count].append(median)
                         each[side][count].append(loop.milliseconds / agents.EXECS)
     for side in SIDES:
-        yield Growth(f"exec, wait of a client: {side}", "ms", "client", rows[side])
-        yield Growth(f"exec, time of each: {side}", "ms", "client", each[side])
+        yield Growth("exec, wait of a client", side, "ms", "client", rows[side])
+        yield Growth("exec, time of each", side, "ms", "client", each[side])
 
 
 def _measure_output(places: dict[str, Path], *, folder: Path, rounds: int) -> Iterator[Growth]:
@@ -83,9 +83,9 @@ def _measure_output(places: dict[str, Path], *, folder: Path, rounds: int) -> It
                     client[size].append(processes.watch_peak_mib(line, environ=environ))
                     agent[size].append(processes.peak_mib(side.pid))
             flat = FLAT if name == "ours" else None
-            yield Growth(f"exec printing: {name}", "ms", "MB", took)
-            yield Growth(f"exec printing, command's peak: {name}", "MiB", "MB", client, flat)
-            yield Growth(f"exec printing, agent's peak: {name}", "MiB", "MB", agent, flat)
+            yield Growth("exec printing", name, "ms", "MB", took)
+            yield Growth("exec printing, command's peak", name, "MiB", "MB", client, flat)
+            yield Growth("exec printing, agent's peak", name, "MiB", "MB", agent, flat)
 
 
 def _measure_files(places: dict[str, Path], *, folder: Path, rounds: int) -> Iterator[Growth]:
@@ -101,7 +101,7 @@ def _measure_files(places: dict[str, Path], *, folder: Path, rounds: int) -> Ite
                     (("", "ms"), (", client's peak", "MiB"), (", agent's peak", "MiB"))
                 ):
                     values = {size: [row[index] for row in rows] for size, rows in found.items()}
-                    yield Growth(f"files: {action}{what}: {name}", unit, "MB", values, flat if index else None)
+                    yield Growth(f"files: {action}{what}", name, unit, "MB", values, flat if index else None)
 
 
 def _measure_all(places: dict[str, Path], folder: Path, rounds: int) -> Iterator[Growth]:
