@@ -106,7 +106,7 @@ def _shape(data: dict[str, object], *, limit: int) -> dict[str, object]:
 
 
 def _pattern(text: str | None) -> str | None:
-    """Plain text, as upstream's. A regular expression that explodes on what a guest wrote would stop all of the server."""
+    """For plain text, as upstream: a regular expression that explodes on what a guest wrote would stop the server."""
     return None if text is None else re.escape(text)
 
 
