@@ -160,9 +160,22 @@ class Record:
             )
         return self.target == settings.TARGET_LOCAL
 
-    def is_within(self, local: bool | None) -> bool:
-        """It is where a search is limited to: this machine (True), AWS (False), or no matter where (None)."""
-        return local is None or self.target == (settings.TARGET_LOCAL if local else settings.TARGET_AWS)
+    def is_within(self, local: bool | None, region: str | None = None) -> bool:
+        """It is where a search is limited to: this machine (True), AWS (False), or no matter where (None).
+
+        ``region`` limits it to one of AWS's, unless it is limited to this machine.
+        """
+        if local is None and region is not None:
+            local = False
+        if local is not None and self.target != (settings.TARGET_LOCAL if local else settings.TARGET_AWS):
+            return False
+        return region is None or local is True or self._region() in ("", region)
+
+    def _region(self) -> str:
+        """The AWS region that it is in, empty if it does not tell."""
+        from .aws import region as regions
+
+        return self.region or regions.of_arn(self.image_arn or "")
 
     def is_same_launch(self, other: Record) -> bool:
         """Both describe one launch of one MicroVM, whatever else was recorded since: its id, for example."""

@@ -136,6 +136,21 @@ def test_a_record_is_within_a_search_or_not() -> None:
         assert [Record("web", target=target).is_within(local) for local in (None, True, False)] == expected
 
 
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (Record("web", region="eu-west-1"), [True, False, True]),
+        (Record("web", region="us-east-1"), [False, False, False]),
+        (Record("web", image_arn="arn:aws:lambda:us-east-1:1:microvm-image:x"), [False, False, False]),
+        (Record("web"), [True, False, True]),
+        (Record("web", region="us-east-1", target="local"), [False, True, False]),
+    ],
+    ids=["there", "elsewhere", "by its image", "unknown", "here"],
+)
+def test_a_region_limits_a_search_to_aws_unless_it_is_one_of_this_machine(record: Record, expected: list[bool]) -> None:
+    assert [record.is_within(local, "eu-west-1") for local in (None, True, False)] == expected
+
+
 def test_a_microvm_gets_one_name_where_that_is_wished(registry: Registry) -> None:
     registry.put(Record("web", microvm_id="first"))
     with pytest.raises(errors.NameInUseError, match="as web") as caught:

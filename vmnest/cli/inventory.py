@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from .. import errors, settings
-from ..ops import inventory, views
+from ..ops import inventory, removal, views
 from ..wire import names
-from . import output, render, tables, values, words
+from . import output, render, tables, terminal, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from . import verbs
 
-__all__ = ["build_parser", "labels_of", "place_of", "run"]
+__all__ = ["build_parser", "labels_of", "none_of", "place_of", "run"]
 
 
 class _Options(words.Options):
@@ -29,14 +29,15 @@ _NOTES = (
     f"{views.LAUNCHING} (it is being started, or that was cut off), {views.GONE} (the service does not know it)\n"
     f"and {names.UNKNOWN} (the service could not be asked).\n"
     "IDLE/EXPIRES: after how long without a request it is suspended, and in how long it ends. In a narrow window\n"
-    "columns are left out, and long values cut; never in a pipe."
+    "columns are left out, and long values cut; never in a pipe.\n"
+    "-q prints names alone, one a line; of what has none, the id. --region leaves out what is not in that region."
 )
 
 
 def build_parser(verb: verbs.Verb) -> words.Parser:
     """The verb's options."""
     parser = words.Parser(verb.title, summary=verb.summary, notes=_NOTES, options=_Options)
-    parser.switch("--all", help="also the MicroVMs that have no name here")
+    parser.switch("-a", "--all", help="also the MicroVMs that have no name here")
     parser.option(
         "--label",
         metavar="KEY=VALUE",
@@ -80,6 +81,10 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     assert isinstance(options, _Options)
     output.remark_unusual_place(options=options)
     labels = labels_of(options.label)
+    if _asks_for_names(options):
+        recorded = removal.recorded_names(labels=labels, local=options.local or None, region=options.region)
+        terminal.write_text(terminal.STDOUT, _lines(recorded))
+        return 0
     with output.progress("asking for the states", options=options):
         data = inventory.list_sandboxes(
             labels=labels,
@@ -90,11 +95,22 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
             region=options.region,
         )
     listed, failed = _items(data, "sandboxes"), _items(data, "failed")
-    output.result(data, options=options, text=_table(listed, wide=options.wide) if listed else "")
+    text = _lines(each["name"] or each["microvm_id"] for each in listed) if options.quiet else _table(listed, options)
+    output.result(data, options=options, text=text)
     if not listed:
-        output.remark(_none(options), options=options)
+        limited = bool(options.state or options.image)
+        output.remark(none_of(options, labels=options.label, limited=limited), options=options)
     output.remark_failures(_failures(listed, failed), options=options)
     return 0
+
+
+def _asks_for_names(options: _Options) -> bool:
+    """Only, and of what is recorded: then no service need be asked."""
+    return options.quiet and not (options.json or options.all or options.state or options.image)
+
+
+def _lines(given: Iterable[object]) -> str:
+    return "".join(f"{render.to_printable(each)}\n" for each in given)
 
 
 def _failures(
@@ -126,20 +142,33 @@ def place_of(each: Mapping[str, object]) -> str:
     return f"AWS, {each['region']}," if each["region"] else "AWS"
 
 
-def _none(options: _Options) -> str:
-    place = " on this machine" if options.local else ""
-    if options.state or options.image:
+def none_of(options: words.Options, *, labels: Sequence[tuple[str, str]] | None, limited: bool = False) -> str:
+    """That there are none, in the place and with the labels that were asked for, or ``limited`` otherwise."""
+    place = " on this machine" if options.local else f" in {options.region}" if options.region else ""
+    if limited:
         return f"there are no such sandboxes{place}"
-    if options.label:
-        labels = set(options.label)
-        return f"no sandbox{place} has {'this label' if len(labels) == 1 else 'all these labels'}"
+    if labels:
+        return f"no sandbox{place} has {'this label' if len(set(labels)) == 1 else 'all these labels'}"
     return f"there are no sandboxes{place}"
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def _table(listed: Sequence[Mapping[str, object]], *, wide: bool) -> str:
+def _table(listed: Sequence[Mapping[str, object]], options: _Options) -> str:
+    """What has no name is called by its id where there is no room for a column of ids."""
+    if not listed:
+        return ""
+    text = _render(listed, wide=options.wide)
+    if _ID.head in text.partition("\n")[0].split():
+        return text
+    return _render([{**each, "name": each["name"] or f"({each['microvm_id']})"} for each in listed], wide=options.wide)
+
+
+_ID = tables.Column("ID", rank=5)
+
+
+def _render(listed: Sequence[Mapping[str, object]], *, wide: bool) -> str:
     """Target and region are told where they differ."""
     tells_target = wide or len({each["target"] for each in listed}) > 1
     regions = {each["region"] for each in listed if each["target"] != settings.TARGET_LOCAL}
@@ -153,7 +182,7 @@ def _table(listed: Sequence[Mapping[str, object]], *, wide: bool) -> str:
         tables.Column("IMAGE", rank=4, shrinks=True),
         *([tables.Column("VERSION", rank=4)] if wide else ()),
         tables.Column("IDLE/EXPIRES", rank=3, right=True),
-        tables.Column("ID", rank=5),
+        _ID,
         tables.Column("ENDPOINT", rank=6),
         *([tables.Column("LABELS", rank=6)] if wide else ()),
     ]
@@ -180,7 +209,7 @@ def _row(each: Mapping[str, object], *, tells_target: bool, tells_region: bool, 
 
 
 def _limits(each: Mapping[str, object]) -> str | None:
-    """``15m/7h``: what is not known, or nothing any more, is a dash."""
+    """``15m/7h59m``: what is not known, or nothing any more, is a dash."""
     if each["state"] in (*names.ENDED_STATES, views.GONE):
         return None
     policy, left = each["idle_policy"], render.render_time_until(each["expires_at"])

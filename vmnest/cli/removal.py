@@ -17,6 +17,7 @@ __all__ = ["build_parser", "run"]
 
 class _RemoveOptions(words.Options):
     all: bool
+    label: list[tuple[str, str]] | None
     force: bool
     yes: bool
 
@@ -42,7 +43,14 @@ def _build_remove(verb: verbs.Verb) -> words.Parser:
         options=_RemoveOptions,
     )
     parser.switch("--all", help="all sandboxes that are recorded (with --local: those on this machine); asks first")
-    parser.switch("--yes", help="with --all: do not ask")
+    parser.option(
+        "--label",
+        metavar="KEY=VALUE",
+        kind=values.parse_label,
+        repeat=True,
+        help="of these, only sandboxes that have this label (repeatable: all of them); asks first, as --all does",
+    )
+    parser.switch("--yes", help="with --all or --label: do not ask")
     parser.switch("--force", help="that a name is not recorded is no error")
     return parser
 
@@ -75,12 +83,16 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
 
 
 def _remove(options: _RemoveOptions) -> None:
-    if options.all == bool(options.names):
-        message = "--all and names contradict each other" if options.all else "the name is missing"
-        raise errors.UsageError(message, hint="Usage: vmnest rm NAME..., or vmnest rm --all")
-    local = options.local or None
-    chosen = removal.recorded_names(local=local) if options.all else options.names
-    if options.all and chosen and not options.yes:
+    is_crowd = options.all or bool(options.label)
+    if is_crowd == bool(options.names):
+        given = "--all" if options.all else "--label"
+        message = f"{given} and names contradict each other" if is_crowd else "the name is missing"
+        raise errors.UsageError(message, hint="Usage: vmnest rm NAME..., or vmnest rm --all, or --label KEY=VALUE")
+    local, labels = options.local or None, inventory.labels_of(options.label)
+    chosen = options.names
+    if is_crowd:
+        chosen = removal.recorded_names(labels=labels, local=local, region=options.region)
+    if is_crowd and chosen and not options.yes:
         asking.agree(
             "".join(f"{render.to_printable(name)}\n" for name in chosen),
             question="End these?",
@@ -91,7 +103,7 @@ def _remove(options: _RemoveOptions) -> None:
     try:
         with output.warnings_as_remarks(options=options), output.progress(doing, options=options):
             # That somebody else has removed one of all meanwhile is fine: nobody asked for it by its name.
-            force = options.force or options.all
+            force = options.force or is_crowd
             data = removal.remove_sandboxes(names=chosen, force=force, local=local, region=options.region)
     except errors.VmnestError as error:
         report = _items(error.details, "report")
@@ -103,7 +115,7 @@ def _remove(options: _RemoveOptions) -> None:
         raise
     _show(_items(data, "removed"), data=data, options=options)
     if not chosen:
-        output.remark(f"there are no sandboxes{' on this machine' if local else ''}", options=options)
+        output.remark(inventory.none_of(options, labels=options.label), options=options)
 
 
 def _count(chosen: Sequence[object]) -> str:

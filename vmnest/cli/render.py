@@ -99,13 +99,20 @@ def render_age_since(moment: object) -> str | None:
 
 
 def render_time_until(moment: object) -> str | None:
-    """How long it is until this moment, as an age; ``0s`` if it has passed, None if that is none."""
+    """How long it is until this moment, in its two largest units; ``0s`` if it has passed, None if that is none.
+
+    ``7h59m``: in one unit, eight hours of which a second has passed would be seven.
+    """
     then = _parse(moment)
     if then is None:
         return None
     from datetime import datetime, timezone
 
-    return render_age((then - datetime.now(timezone.utc)).total_seconds())
+    whole = max(0, int((then - datetime.now(timezone.utc)).total_seconds()))
+    units = [size for size, _ in _UNITS]
+    largest = next((place for place, size in enumerate(units) if whole >= size), len(units) - 1)
+    finest = units[min(largest + 1, len(units) - 1)]
+    return render_duration(whole - whole % finest)
 
 
 def render_moment(moment: object) -> str | None:

@@ -46,7 +46,7 @@ def list_sandboxes(
         unnamed: Also the MicroVMs that have no name here. Those that have ended are left out unless ``states`` has
             their state. A place that cannot be asked is told in ``failed``; it is an error if none can.
         local: True: only those on this machine; False: only those on AWS.
-        region: AWS region to ask, instead of the recorded ones.
+        region: Only those in this AWS region.
         timeout: Seconds that asking may take.
     """
     shown = frozenset(states or ())
@@ -81,7 +81,7 @@ def survey(
     records = [
         record
         for record in recorded
-        if record.is_within(local)
+        if record.is_within(local, region)
         and (labels or {}).items() <= record.labels.items()
         and (record.image_arn is None or _is_of(record.image_arn, images))
     ]
@@ -171,6 +171,8 @@ def _places(records: Sequence[Record], controls: views.Controls) -> _Places:
 def _add_default_places(places: _Places, *, local: bool | None, region: str | None, deadline: Deadline) -> None:
     """Where sandboxes would be made, and this machine if there are any on it."""
     environ = settings.environment()
+    if local is None and region is not None:
+        local = False
     wanted = [settings.text("target", environ=environ) == settings.TARGET_LOCAL if local is None else local]
     if wanted == [False] and local is None and _has_local_cloud():
         wanted.append(True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import errors, registry, settings
+from .. import errors, registry
 from ..deadline import SYSTEM_CLOCK, Deadline, check_seconds
 from ..wire import names
 from . import crowd, gauges, moments, sandboxes, views
@@ -154,7 +154,7 @@ class _Crowd:
     """All sandboxes that are recorded, each with a gauge that stays while it is there."""
 
     def __init__(self, *, local: bool | None, region: str | None, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._target = None if local is None else settings.TARGET_LOCAL if local else settings.TARGET_AWS
+        self._local = local
         self._region = region
         self._clock = clock
         self._cloudwatch = gauges.CloudWatch(region=region)
@@ -165,7 +165,7 @@ class _Crowd:
         before = self._gauges
         self._gauges = {}
         for record in registry.open_default().all():
-            if self._target is None or record.target == self._target:
+            if record.is_within(self._local, self._region):
                 key = (record.name, record.microvm_id)
                 self._gauges[key] = before.get(key) or self._build(record)
         measured = crowd.map_parallel(

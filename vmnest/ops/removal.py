@@ -9,7 +9,7 @@ from . import crowd, sandboxes, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..control import Control
     from ..registry import Record
@@ -56,7 +56,7 @@ def remove_sandboxes(
         everything: All that are recorded, instead.
         force: That a name is not recorded is fine, too.
         local: True: only look for them on this machine; False: only on AWS.
-        region: AWS region to ask, instead of the recorded ones.
+        region: AWS region to ask, instead of the recorded ones; with ``everything``, only those in it.
         timeout: Seconds that each may take.
 
     Raises:
@@ -64,7 +64,7 @@ def remove_sandboxes(
             each, and ``removed`` for which it went well.
     """
     known = {record.name: record for record in registry.open_default().all()}
-    names = recorded_names(local=local) if everything else list(dict.fromkeys(names))
+    names = recorded_names(local=local, region=region) if everything else list(dict.fromkeys(names))
     controls = views.Controls(region=region, deadline=Deadline(timeout))
     force = force or everything  # nobody asked for one that somebody else removes meanwhile
     for name in names:
@@ -90,13 +90,19 @@ def remove_sandboxes(
     return {"removed": removed}
 
 
-def recorded_names(*, local: bool | None = None) -> list[str]:
-    """The names of all sandboxes that are recorded.
+def recorded_names(
+    *, labels: Mapping[str, str] | None = None, local: bool | None = None, region: str | None = None
+) -> list[str]:
+    """The names of all sandboxes that are recorded. Asks nobody.
 
     Args:
+        labels: Only those that have all of these labels.
         local: True: only those on this machine; False: only those on AWS.
+        region: Only those in this AWS region.
     """
-    return [record.name for record in registry.open_default().all() if record.is_within(local)]
+    wanted = (labels or {}).items()
+    recorded = registry.open_default().all()
+    return [each.name for each in recorded if each.is_within(local, region) and wanted <= each.labels.items()]
 
 
 def _failed(name: str, record: Record | None, error: errors.VmnestError) -> dict[str, object]:

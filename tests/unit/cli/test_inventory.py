@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
 
 import pytest
 
 from tests.support.fleet import Fleet, Recording
+from tests.support.terminals import Terminal
 from vmnest import registry
 from vmnest.cli.main import main
 
 ARN = "arn:aws:lambda:us-east-1:111122223333:microvm-image:demo"
+LONG_ID = "microvm-0123abcd-0123-0123-0123-0123456789ab"
 POLICY = {"max_idle_duration_seconds": 900, "suspended_duration_seconds": 0, "auto_resume_enabled": True}
 WIRE_POLICY = {"maxIdleDurationSeconds": 900, "suspendedDurationSeconds": 0, "autoResumeEnabled": True}
 
@@ -28,8 +32,48 @@ def test_the_table(fleet: Fleet, record_as: Recording, capfd: pytest.CaptureFixt
     heads, row = rows(capfd)
     assert heads == ["NAME", "STATE", "AGE", "IMAGE", "IDLE/EXPIRES", "ID", "ENDPOINT"]
     assert row == [
-        *("web", "RUNNING", "1h", "demo", "15m/6h", "microvm-web", "https://0000.lambda-microvm.us-east-1.on.aws"),
+        *("web", "RUNNING", "1h", "demo", "15m/6h58m", "microvm-web", "https://0000.lambda-microvm.us-east-1.on.aws"),
     ]
+
+
+def test_a_region_leaves_out_what_is_not_in_it(
+    fleet: Fleet, record_as: Recording, capfd: pytest.CaptureFixture[str]
+) -> None:
+    record_as("here", target="local")
+    record_as("far", region="eu-west-1")
+    record_as("web")
+    fleet.add("microvm-web", "microvm-far", "microvm-left")
+    assert [row[0] for row in rows(capfd, "--region", "us-east-1", "--all")] == ["NAME", "web", "-"]
+    assert [row[0] for row in rows(capfd, "--region", "eu-west-1")] == ["NAME", "far"]
+    assert main(["ls", "--region", "eu-west-3"]) == 0
+    assert capfd.readouterr() == ("", "vmnest: there are no sandboxes in eu-west-3\n")
+
+
+def test_names_alone_are_for_other_programs_and_take_no_service(
+    fleet: Fleet, record_as: Recording, capfd: pytest.CaptureFixture[str]
+) -> None:
+    record_as("web", labels={"a": "1"})
+    record_as("old name")
+    fleet.add("microvm-web", "microvm-left")
+    assert rows(capfd, "-q") == [["web"], ["old", "name"]]
+    assert rows(capfd, "-q", "--label", "a=1") == [["web"]]
+    assert not fleet.asked
+    assert rows(capfd, "-q", "--state", "RUNNING") == [["web"]]
+    assert rows(capfd, "-qa") == [["web"], ["old", "name"], ["microvm-left"]]
+
+
+@pytest.mark.parametrize(("columns", "name"), [(80, f"({LONG_ID})"), (200, "-")])
+def test_what_has_no_name_is_called_by_its_id_where_there_is_no_column_of_ids(
+    columns: int, name: str, fleet: Fleet, record_as: Recording
+) -> None:
+    record_as("web")
+    fleet.add("microvm-web", LONG_ID)
+    argv = [sys.executable, "-m", "vmnest", "ls", "--all"]
+    with Terminal(argv, env={**os.environ, "TERM": "dumb"}, size=(columns, 24)) as terminal:
+        assert terminal.wait() == 0
+        lines = terminal.read_rest().decode().splitlines()
+    assert [line.split()[0] for line in lines] == ["NAME", "web", name]
+    assert ("ID" in lines[0].split()) == (columns == 200)
 
 
 def test_target_and_region_are_told_where_they_differ(

@@ -77,6 +77,25 @@ def test_rm_says_which_name_a_failure_is_about_and_one_that_all_share_once(
     ]
 
 
+def test_rm_takes_all_with_a_label_and_asks_for_that(
+    fleet: Fleet, record_as: Recording, aws_records: registry.Registry, capfd: pytest.CaptureFixture[str]
+) -> None:
+    record_as("a", labels={"team": "x"})
+    record_as("b")
+    fleet.add("microvm-a", "microvm-b")
+    assert main(["rm", "--label", "team=x"]) == 2
+    assert "this would end 1 sandbox" in capfd.readouterr().err
+    assert main(["rm", "--label", "team=x", "b"]) == 2
+    assert "--label and names contradict each other" in capfd.readouterr().err
+    assert main(["rm", "--label", "team=x", "--yes"]) == 0
+    assert [each.name for each in aws_records.all()] == ["b"]
+    capfd.readouterr()
+    assert main(["rm", "--label", "team=x", "--yes"]) == 0
+    assert capfd.readouterr() == ("", "vmnest: no sandbox has this label\n")
+    assert main(["rm", "--all", "--yes", "--region", "eu-west-1"]) == 0
+    assert capfd.readouterr() == ("", "vmnest: there are no sandboxes in eu-west-1\n")
+
+
 def test_rm_can_be_told_that_a_missing_name_is_fine(capfd: pytest.CaptureFixture[str], fleet: Fleet) -> None:
     assert main(["rm", "nobody", "--force"]) == 0
     assert cells(capfd.readouterr().out)[1] == ["nobody", "-", "not recorded"]

@@ -36,7 +36,9 @@ def test_what_had_ended_before_was_not_there(fleet: Fleet, record_as: Recording)
     removed = removal.remove_sandboxes(everything=True)["removed"]
     assert isinstance(removed, list)
     assert {each["name"]: each["was_there"] for each in removed} == {
-        **{"TERMINATED": False, "TERMINATING": True, "SUSPENDED": True},
+        "TERMINATED": False,
+        "TERMINATING": True,
+        "SUSPENDED": True,
     }
 
 
