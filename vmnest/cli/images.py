@@ -1,4 +1,4 @@
-"""``image build|ls|inspect|versions|logs|rm|prune``."""
+"""``image init|build|ls|inspect|versions|logs|rm|prune``."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class _ImageOptions(words.Options):
 
 
 _NAMES = {
+    "init": "[DIR]",
     "build": "[DIR]",
     "ls": "",
     "inspect": "IMAGE",
@@ -58,6 +59,7 @@ _NAMES = {
     "prune": "",
 }
 _NOTES = {
+    "init": "DIR must not be there yet, or be empty; default: ./guest, of which image build makes an image by default.",
     "build": "DIR has a Dockerfile at its top level; default: ./guest, or else the guest that comes with vmnest.\n"
     "What is not given is as sandbox.yaml and the outputs of infra up say. What .dockerignore excludes\n"
     "is left out. Values of variables are frozen into the image: whoever may look at it can read them.",
@@ -75,7 +77,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
         summary=verb.summary,
         names=_NAMES[action],
         notes=_NOTES.get(action, ""),
-        without_name="" if action == "build" else "vmnest image ls lists them. ",
+        without_name="" if action in ("init", "build") else "vmnest image ls lists them. ",
         options=_BuildOptions if action == "build" else _ImageOptions,
     )
     if action == "build":
@@ -83,6 +85,8 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
         _add_how_it_is_built(parser)
     else:
         _add_own_options(parser, action)
+    if action == "init":
+        return parser
     seconds = {"build": builds.BUILD_SECONDS, "rm": images.REMOVE_SECONDS, "prune": images.REMOVE_SECONDS}
     parser.option(
         "--timeout",
@@ -156,6 +160,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
         return 0
     assert isinstance(options, _ImageOptions)
     actions: dict[str, Callable[[_ImageOptions], int | None]] = {
+        "init": _init,
         "ls": _list,
         "inspect": _inspect,
         "versions": _versions,
@@ -250,6 +255,16 @@ def _wish(options: _BuildOptions) -> builds.Wish:
         egress_allow=options.egress_allow,
         description=options.description,
     )
+
+
+# -- init --------------------------------------------------------------------------------------------------------------
+
+
+def _init(options: _ImageOptions) -> None:
+    data = builds.init_image(directory=options.names[0] if options.names else None)
+    where = render.to_printable(data["directory"])
+    output.result(data, options=options, text=f"{where}\n")
+    output.remark(f"change its Dockerfile as you like, then: vmnest image build {where} -n NAME", options=options)
 
 
 # -- the others --------------------------------------------------------------------------------------------------------

@@ -33,11 +33,15 @@ if TYPE_CHECKING:
             """The build has got so far."""
 
 
-__all__ = ["Wish", "build_image", "find_source", "read_build_log"]
+__all__ = ["Wish", "build_image", "find_source", "init_image", "read_build_log"]
 
 BUILD_SECONDS = 3600.0  # most take two to six minutes
 ASK_SECONDS = 60.0
 _LOCAL_BASE = "whatever FROM names, the image is built on this machine's own programs"
+_NO_AGENT = (
+    "vmnest's agent (agentd) is not in the directory: unless something else answers in its place, sandboxes of this "
+    "image run no commands. vmnest image init DIR writes a directory with the agent and a Dockerfile that starts it"
+)
 _SERVICES_ACCOUNT = "aws"  # in the ARNs of the service's own images
 _LOG_SECONDS = 15.0  # must not hold up the error that it explains
 
@@ -85,6 +89,18 @@ def build_image(
         "state": state,
         **described,
     }
+
+
+def init_image(*, directory: str | None = None) -> dict[str, object]:
+    """Write the guest that comes with vmnest, its agent with a Dockerfile, into a directory to make an image of.
+
+    Args:
+        directory: One that is not there yet, or empty; by default ./guest.
+    """
+    from ..guest_image import source, starting
+
+    path = directory or source.DEFAULT_DIRECTORY
+    return {"directory": path, "files": list(starting.write(path))}
 
 
 def find_source(
@@ -214,6 +230,8 @@ def _publish(
     agent_port = settings.number("agent_port", environ=intent.place.environ)
     for warning in guest_image.check(package, hooks=hooks, agent_port=agent_port, architecture=intent.architecture):
         front.on_remark(warning)
+    if not package.has_agent:
+        front.on_remark(_NO_AGENT)
     bucket, role = intent.bucket(deadline), intent.role(deadline)
     uri = publishing.upload(
         package,

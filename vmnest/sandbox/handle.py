@@ -299,8 +299,6 @@ class Sandbox:
     def stats(self, *, over: float = 0.0, timeout: float = STATS_SECONDS) -> Stats:
         """What it uses just now, as its agent says. This never wakes a suspended sandbox; to be asked keeps it awake.
 
-        Of a sandbox on this machine they are shares of its limits, not of the machine.
-
         Args:
             over: Seconds over which the share of the CPUs is measured; 0: since the agent was last asked, by anybody.
             timeout: Seconds that all of this may take.
@@ -311,10 +309,9 @@ class Sandbox:
             errors.UnsupportedError: its agent does not tell that.
         """
         deadline = Deadline(timeout)
-        microvm = life.check_awake(self._link, deadline=deadline)
-        seconds = check_seconds(over, name="over")
-        found = self._link.agent(wakes=False).stats(over=seconds, wakes=False, deadline=deadline)
-        return shares.limited(found, microvm.raw.get(names.LOCAL_DETAILS_MEMBER))
+        limits = life.check_awake(self._link, deadline=deadline).raw.get(names.LOCAL_DETAILS_MEMBER)
+        over = check_seconds(over, name="over")
+        return shares.limited(self._link.agent(wakes=False).stats(over=over, wakes=False, deadline=deadline), limits)
 
     # -- commands ------------------------------------------------------------------------------------------------------
 

@@ -123,6 +123,18 @@ def test_prune_tells_what_is_still_there(start: Start, capfd: pytest.CaptureFixt
     assert "a is still there" in captured.err
 
 
+def test_a_directory_to_begin_with_leads_to_its_build(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "mine"
+    assert main(["image", "init", str(place)]) == 0
+    assert capfd.readouterr() == (
+        f"{place}\n",
+        f"vmnest: change its Dockerfile as you like, then: vmnest image build {place} -n NAME\n",
+    )
+    assert main(["image", "init", str(place), "--json"]) == 2
+    out, err = capfd.readouterr()
+    assert (out, json.loads(err)["error"]["code"]) == ("", "guest_image")
+
+
 def test_a_log_that_steers_the_terminal_is_escaped(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
     event = {"timestamp": 1800000000000, "logStreamName": "s", "message": "one\x1b[2J\ntwo\n"}
     start(page(version("1.0")), json_answer(200, version("1.0")), json_answer(200, {"events": [event]}))

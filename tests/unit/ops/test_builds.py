@@ -68,7 +68,9 @@ def test_a_directory_becomes_an_image(here: Path):
     assert (
         shown["artifact"] == made["artifact"] == f"s3://{image_wishes.LOCAL_BUCKET}/vmnest/plain/{made['digest']}.zip"
     )
-    assert watcher.remarks == ["whatever FROM names, the image is built on this machine's own programs"]
+    own_programs, no_agent = watcher.remarks
+    assert own_programs == "whatever FROM names, the image is built on this machine's own programs"
+    assert "vmnest image init" in no_agent
     assert watcher.states[0] == "building version 1.0"
     assert watcher.states[-1] == "version 1.0 is SUCCESSFUL"
     assert watcher.uploads[-1][0] == watcher.uploads[-1][1]
@@ -98,6 +100,27 @@ def test_hooks_are_on_if_the_agent_is_there_or_if_that_is_said(here: Path):
     log = images.image_inspect(image="hooked", image_version="1.0")["version"]
     assert isinstance(log, dict)
     assert log["hooks"]["port"] == 9000
+
+
+def test_a_directory_to_begin_with_is_written_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(errors.GuestImageError, match="guest is there already"):
+        builds.init_image()
+    made = builds.init_image(directory="mine")
+    assert made["directory"] == "mine"
+    assert "agentd/serve.py" in made["files"]  # type: ignore[operator]
+    assert (here / "mine" / "Dockerfile").is_file()
+
+
+def test_that_the_agent_is_not_in_the_directory_is_told(here: Path) -> None:
+    watcher = Watcher()
+    builds.build_image(wish=Wish(name="bare"), front=watcher)
+    (told,) = (remark for remark in watcher.remarks if "vmnest image init" in remark)
+    assert "run no commands" in told
+    (here / "guest" / "agentd").mkdir()
+    (here / "guest" / "agentd" / "serve.py").write_text("")
+    watcher = Watcher()
+    builds.build_image(wish=Wish(name="bare", hooks=False), front=watcher)
+    assert not [remark for remark in watcher.remarks if "vmnest image init" in remark]
 
 
 def test_without_waiting_the_build_goes_on(here: Path):
