@@ -8,7 +8,7 @@ from . import works
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..infra.plan import Plan
     from ..infra.state import StackState
@@ -54,6 +54,7 @@ def preview_infra(
     local: bool | None = None,
     region: str | None = None,
     timeout: float = ASK_SECONDS,
+    check_folder: Callable[[str], object] = lambda path: None,
 ) -> dict[str, object]:
     """Say what ``up`` would do, and why. Reads the account, and changes nothing.
 
@@ -64,13 +65,18 @@ def preview_infra(
         local: True: on this machine; False: on AWS; by default what AGENT_SANDBOX_TARGET says, else AWS.
         region: AWS region, instead of the configured one.
         timeout: Seconds that this may take.
+        check_folder: Told the folder that an image is built from before it is read, to refuse it.
     """
+    from .. import guest_image
     from ..infra import stacks
 
     found = works.load(files, stack=stack, local=local, region=region, want_guest=True)
     deadline = Deadline(timeout)
 
     def preview(work: works.Work) -> dict[str, object]:
+        source = guest_image.find(work.stack.image.guest_dir, folder=work.stack.folder)
+        if not source.is_packaged:
+            check_folder(source.path)
         plan = stacks.preview(work.stack, target=work.place, store=work.store, rebuild=rebuild, deadline=deadline)
         return {**work.describe(), **_plan_view(plan)}
 

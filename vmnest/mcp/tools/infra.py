@@ -61,6 +61,7 @@ def infra_preview(
         stack=stack,
         local=local,
         timeout=attendance.MOST_SECONDS,
+        check_folder=hostpaths.allow,  # a file that is allowed may name any
     )
 
 

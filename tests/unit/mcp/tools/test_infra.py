@@ -47,6 +47,22 @@ def test_values_of_variables_are_not_shown(memory_account: MemoryAccount, tmp_pa
     assert "hunter2" not in str(envelope)
 
 
+@pytest.mark.parametrize("guest_dir", ["/elsewhere", "../elsewhere", "./link"])
+def test_a_folder_elsewhere_is_not_read_either(
+    memory_account: MemoryAccount, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tools: Tools, guest_dir: str
+) -> None:
+    """A file that may be read may name any folder, and what it holds would show: by its size, its digest, its links."""
+    elsewhere, here = tmp_path / "elsewhere", tmp_path / "here"
+    for folder in (elsewhere, here):
+        folder.mkdir()
+    (elsewhere / "Dockerfile").write_text("FROM scratch\n")
+    (here / "link").symlink_to(elsewhere)
+    named = guest_dir.replace("/elsewhere", str(elsewhere)) if guest_dir.startswith("/") else guest_dir
+    write(here / "sandbox.yaml", f"project: demo\nimage: {{name: demo, guest_dir: {named}}}\n")
+    monkeypatch.chdir(here)
+    assert tools.error("infra_preview")["code"] == "policy_denied"
+
+
 def test_a_file_elsewhere_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tools: Tools) -> None:
     secret = write(tmp_path / "secret.yaml", "password: hunter2\n")
     here = tmp_path / "here"
