@@ -9,14 +9,15 @@ complain() {
     echo "$(basename -- "$0"): $*" >&2
 }
 
-# The first Python on PATH that is new enough for vmnest and can make environments: sets PYTHON and PYTHON_VERSION.
+# find_python [MODULES]: the first Python on PATH that is new enough for vmnest and has these modules; without any, those
+# that make environments. Sets PYTHON and PYTHON_VERSION.
 find_python() {
     seen=''
     for name in python3 python3.14 python3.13 python3.12 python3.11 python3.10 python; do
         command -v "$name" >/dev/null 2>&1 || continue
         if ! "$name" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
             seen="$seen $name (older)"
-        elif ! "$name" -c 'import ensurepip, venv' 2>/dev/null; then
+        elif ! "$name" -c "import ${1:-ensurepip, venv}" 2>/dev/null; then
             seen="$seen $name (has no venv module; Debian and Ubuntu: apt-get install python3-venv)"
         else
             PYTHON=$("$name" -c 'import sys; print(sys.executable)')

@@ -94,7 +94,7 @@ def copy(destination: Path, *, name: str) -> Path:
     Raises:
         RefusalError: the name is none for a package, or something else has it.
     """
-    if not name.isidentifier() or keyword.iskeyword(name):
+    if not name.isidentifier() or keyword.iskeyword(name) or name in sys.stdlib_module_names:
         raise RefusalError(f"{name!r} can be no package's name")
     target = destination / name
     if os.path.lexists(target) and (target.is_symlink() or not (target / NOTE).is_file()):

@@ -102,8 +102,12 @@ def test_an_image_is_built_from_the_guest_of_the_package(elsewhere: Elsewhere) -
 
 
 def test_the_mcp_server_serves(elsewhere: Elsewhere, tmp_path: Path) -> None:
-    with open_server({**elsewhere.cli.environ}, program=[*elsewhere.program, "mcp"], cwd=tmp_path) as server:
+    environ = dict(elsewhere.cli.environ)
+    with open_server(environ, program=[*elsewhere.program, "mcp"], cwd=tmp_path) as server:
         assert server.data("sandbox_list")["sandboxes"] == []
+        assert server.end() == 0
+    with open_server(environ, program=[*elsewhere.program, "mcp", "--region", "us-west-2"], cwd=tmp_path) as server:
+        assert server.data("infra_outputs")["region"] == "us-west-2"
         assert server.end() == 0
 
 

@@ -69,6 +69,7 @@ def leave() -> None:
         for name in names:
             if hasattr(module, name):
                 delattr(module, name)
+    sys.platform = "win32"
     shutil.disk_usage = lambda path: DISK  # it asks the system each time
     for place in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
         place.clear()

@@ -72,7 +72,11 @@ def _start(options: _Options) -> int:
         raise errors.UsageError("--env is for mcp config", hint="Set the variable in the environment of vmnest mcp.")
     environ = {**settings.environment(), **_chosen(options)}
     words_before = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
-    os.execve(sys.executable, [*words_before, "mcp"], environ)
+    if hasattr(os, "fork"):
+        os.execve(sys.executable, [*words_before, "mcp"], environ)
+    import subprocess  # on Windows, whose exec ends the program that our client waits for
+
+    return subprocess.run([sys.executable, *words_before[1:], "mcp"], env=environ, check=False).returncode
 
 
 def _chosen(options: _Options) -> dict[str, str]:
