@@ -91,7 +91,9 @@ def test_a_copy_is_replaced_by_a_new_one_and_nothing_else_is(place: Place, copie
     assert sorted(path.name for path in tmp_path.iterdir()) == ["boxes", "link"]
 
 
-@pytest.mark.parametrize("words", [[], ["d", "--pyz", "f"], ["--pyz", "f", "--name", "n"], ["d", "--name", "a-b"], ["d", "--name", "json"]])
+@pytest.mark.parametrize(
+    "words", [[], ["d", "--pyz", "f"], ["--pyz", "f", "--name", "n"], ["d", "--name", "a-b"], ["d", "--name", "json"]]
+)
 def test_what_cannot_be_meant_is_refused(words: list[str], tmp_path: Path) -> None:
     done = subprocess.run([ROOT / "tools" / "vendor", *words], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode in (1, 2)
