@@ -53,14 +53,18 @@ class Target:
         """It is this machine."""
         return self.kind == settings.TARGET_LOCAL
 
-    def control(self, *, deadline: Deadline) -> Control:
-        """The control plane. The local one is started if it does not run; ``deadline`` bounds that.
+    def control(self, *, deadline: Deadline, start: bool = True) -> Control:
+        """The control plane.
 
-        Where nothing of it lives, that happens at the first call that takes more than to look at what has ended.
+        Args:
+            deadline: Bounds the start of the local cloud, if it does not run.
+            start: False: where nothing of it lives, start it at the first call only that takes more than to look at
+                what has ended.
         """
         from . import control
 
-        return control.Control(self._resting() or self.service(SERVICE, deadline=deadline))
+        resting = None if start else self._resting()
+        return control.Control(resting or self.service(SERVICE, deadline=deadline))
 
     def _resting(self) -> Service | None:
         """What stands in for the local cloud as long as nobody needs it."""

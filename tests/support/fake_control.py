@@ -177,7 +177,7 @@ class FakePlace:
     def check_isolation(self, *, deadline: Deadline) -> None:
         """It isolates well enough."""
 
-    def control(self, *, deadline: Deadline) -> FakeControl:
+    def control(self, *, deadline: Deadline, start: bool = True) -> FakeControl:
         self.made += 1
         self.on_control()
         return self._control

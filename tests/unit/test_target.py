@@ -232,8 +232,10 @@ def test_here_all_services_are_the_daemon(local_cloud: LocalCloud) -> None:
 def test_to_look_at_what_has_ended_starts_no_local_cloud(tmp_path: Path) -> None:
     folder = tmp_path / "local"
     folder.mkdir(mode=0o700)
-    control = local(AGENT_SANDBOX_LOCAL_DIR=str(folder)).control(deadline=Deadline(5))
+    control = local(AGENT_SANDBOX_LOCAL_DIR=str(folder)).control(deadline=Deadline(5), start=False)
     notes.leave_note(str(folder), "microvm-1")
     assert control.microvms.get("microvm-1", deadline=Deadline(5)).state == names.TERMINATED
     with pytest.raises(AssertionError, match="was started"):
         control.microvms.suspend("microvm-1", deadline=Deadline(5))
+    with pytest.raises(AssertionError, match="was started"):
+        local(AGENT_SANDBOX_LOCAL_DIR=str(folder)).control(deadline=Deadline(5))

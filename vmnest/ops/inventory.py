@@ -183,7 +183,7 @@ def _add_default_places(places: _Places, *, local: bool | None, region: str | No
             place = targets.resolve(local=is_local, region=region, environ=environ)
             if (kind, place.region) in present:
                 continue
-            made: Control | errors.VmnestError = place.control(deadline=deadline)
+            made: Control | errors.VmnestError = place.control(deadline=deadline, start=False)
             places[kind, place.region] = Place(kind, region=place.region, control=made)
         except errors.VmnestError as error:
             places[kind, None] = Place(kind, region=region, control=error)

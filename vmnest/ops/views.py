@@ -52,7 +52,7 @@ def control_of(record: Record, *, region: str | None, deadline: Deadline) -> Con
             f"sandbox {record.name} is recorded in {record.region!r}, which is no AWS region",
             hint="Repair the state file, or say with --region where it is.",
         ) from error
-    return place.control(deadline=deadline)
+    return place.control(deadline=deadline, start=False)
 
 
 class Controls:

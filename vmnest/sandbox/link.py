@@ -33,6 +33,10 @@ _logger = logging.getLogger(__name__)
 
 
 _STOPPED = "Container Stopped"  # the service's reason after the end of the main process
+_AGENT_HINT = (
+    "vmnest's agent must listen on port {port} of the image (AGENT_SANDBOX_AGENT_PORT names another one): "
+    "vmnest image init writes a directory with it."
+)
 _CMD_HINT = "Its main process (the image's CMD, with the agent in it) has to go on running."
 
 
@@ -92,6 +96,7 @@ class Link:
         self.clock = clock
         self.waking = ForkSafeLock()
         self.is_new = False
+        self._leaves_log = place.is_local  # on AWS a MicroVM without an execution role leaves none
         self._changing = ForkSafeLock()
         self._auto_resume = auto_resume
         self._verify_tls = settings.is_on("verify_tls", flag=verify_tls, environ=place.environ)
@@ -137,7 +142,9 @@ class Link:
         """The control plane, the local one started if need be; ``made`` is one that the caller has already."""
         found = self._controls.get("")
         if found is None:
-            found = self._controls.setdefault("", made or self.place.control(deadline=Deadline(CALL_SECONDS)))
+            found = self._controls.setdefault(
+                "", made or self.place.control(deadline=Deadline(CALL_SECONDS), start=False)
+            )
         return found
 
     def agent(self, *, wakes: bool | None = None) -> AgentClient:
@@ -159,6 +166,10 @@ class Link:
         except errors.WaitTimeoutError as error:
             if self.state != names.UNKNOWN:
                 error.add_hint(f"Its MicroVM was last seen {self.state}.")
+            if self.is_new:
+                error.details["microvm_id"] = self.microvm_id
+                error.add_hint(_AGENT_HINT.format(port=self.agent_port))
+                self._tell_log(error, self.microvm_id)
             raise
         self.state = names.RUNNING
         self.is_new = False
@@ -194,15 +205,18 @@ class Link:
         error = waiting.ended(microvm)
         if self.is_new:
             error.hint = _CMD_HINT if _STOPPED in (microvm.state_reason or "") else None
-            if self.place.is_local or microvm.execution_role_arn:  # else it leaves no log
-                local = " --local" if self.place.is_local else ""
-                error.add_hint(f"What it printed: vmnest{local} logs {microvm.microvm_id}")
+            self._tell_log(error, microvm.microvm_id)
             return error
         with contextlib.suppress(errors.StateFileError):  # that is a problem of whoever needs the name
             present = self.records.get(self.record.name)
             if present is not None and present.is_same_launch(self.record):
                 error.add_hint(f"This forgets the old one's name: vmnest rm {self.record.name}")
         return error
+
+    def _tell_log(self, error: errors.VmnestError, microvm_id: str) -> None:
+        if self._leaves_log:
+            local = " --local" if self.place.is_local else ""
+            error.add_hint(f"What it printed: vmnest{local} logs {microvm_id}")
 
     def look(self, *, deadline: Deadline | None = None) -> MicroVM:
         """Ask the service. This never wakes a suspended MicroVM, and writes no record."""
@@ -227,6 +241,7 @@ class Link:
     def see(self, microvm: MicroVM) -> None:
         """Take over what an answer of the service says."""
         self.state = microvm.state
+        self._leaves_log = self.place.is_local or microvm.execution_role_arn is not None
         changes: dict[str, object] = {}
         if microvm.endpoint != self.record.endpoint:
             changes["endpoint"] = microvm.endpoint
