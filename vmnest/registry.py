@@ -27,6 +27,7 @@ __all__ = ["Place", "Record", "Registry", "check_name", "locate", "open_default"
 
 SCHEMA = 1
 FILE_NAME = "state.json"
+ID_PREFIX = "microvm-"  # of the ids of MicroVMs
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -294,6 +295,10 @@ class Registry:
         """The record of that name; raises SandboxNotFoundError if there is none. Writes nothing."""
         return _require(self._read(), name)
 
+    def advise(self, name: str) -> str:
+        """What to do about a name that is not recorded. Writes nothing."""
+        return _advise(self._read(), name)
+
     def check_free(self, name: str) -> None:
         """See that the name is not recorded, before work that would be in vain; ``put`` decides. Writes nothing.
 
@@ -377,14 +382,28 @@ class Registry:
 def _require(contents: _Contents, name: str) -> Record:
     record = contents.records.get(name)
     if record is None:
-        known = ", ".join(sorted(contents.records)[:8])
-        raise errors.SandboxNotFoundError(
-            f"no sandbox named {name!r} is recorded",
-            hint=f"Recorded are: {known}"
-            if known
-            else "None is recorded. Make one: vmnest create NAME (here: vmnest --local create NAME)",
-        )
+        raise errors.SandboxNotFoundError(f"no sandbox named {name!r} is recorded", hint=_advise(contents, name))
     return record
+
+
+_MOST_NAMES = 8
+
+
+def _advise(contents: _Contents, name: str) -> str:
+    """What to do about a name that is not recorded."""
+    meant = [record.name for record in contents.records.values() if record.microvm_id == name]
+    if meant:
+        return f"That is the id of a MicroVM, which has a name: {meant[0]}"
+    if name.startswith(ID_PREFIX):
+        return (
+            f"That looks like the id of a MicroVM. To give it a name: vmnest adopt {name} NAME; "
+            "vmnest ls --all shows those that have none."
+        )
+    known = sorted(contents.records)
+    if not known:
+        return "None is recorded. Make one: vmnest create NAME (here: vmnest --local create NAME)"
+    more = f" and {len(known) - _MOST_NAMES} more: vmnest ls" if len(known) > _MOST_NAMES else ""
+    return f"Recorded are: {', '.join(known[:_MOST_NAMES])}{more}"
 
 
 def _in_use(present: Record) -> errors.NameInUseError:

@@ -514,3 +514,23 @@ def test_the_folder_without_a_home_is_made_private_by_the_first_write(tmp_path: 
     assert not folder.exists()
     registry.put(Record("web"))
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_what_is_not_recorded_is_told_with_what_is(registry: Registry) -> None:
+    assert registry.advise("x").startswith("None is recorded")
+    for number in range(8):
+        registry.put(Record(f"n{number}", microvm_id=f"microvm-{number}"))
+    eight = "Recorded are: n0, n1, n2, n3, n4, n5, n6, n7"
+    assert registry.advise("x") == eight
+    registry.put(Record("n8"))
+    assert registry.advise("x") == f"{eight} and 1 more: vmnest ls"
+
+
+def test_an_id_in_the_place_of_a_name_leads_to_what_has_or_gives_a_name(registry: Registry) -> None:
+    registry.put(Record("web", microvm_id="microvm-1"))
+    with pytest.raises(errors.SandboxNotFoundError) as caught:
+        registry.require("microvm-1")
+    assert caught.value.hint == "That is the id of a MicroVM, which has a name: web"
+    with pytest.raises(errors.SandboxNotFoundError) as caught:
+        registry.require("microvm-2")
+    assert "vmnest adopt microvm-2 NAME; vmnest ls --all" in (caught.value.hint or "")

@@ -81,6 +81,7 @@ def remove_sandboxes(
     removed = [each for each in outcomes if isinstance(each, dict)]
     failures = [each for each in outcomes if isinstance(each, errors.VmnestError)]
     if failures:
+        _advise_now(names, outcomes)
         report = [
             each if isinstance(each, dict) else _failed(name, known.get(name), each)
             for name, each in zip(names, outcomes, strict=True)
@@ -88,6 +89,14 @@ def remove_sandboxes(
         failures[0].details.update(removed=[each["name"] for each in removed], report=report)
         raise failures[0]
     return {"removed": removed}
+
+
+def _advise_now(names: Sequence[str], outcomes: Sequence[object]) -> None:
+    """Have errors tell of the names that are left, not of those that were just removed."""
+    known = registry.open_default()
+    for name, outcome in zip(names, outcomes, strict=True):
+        if isinstance(outcome, errors.SandboxNotFoundError) and known.get(name) is None:
+            outcome.hint = known.advise(name)
 
 
 def recorded_names(

@@ -161,6 +161,15 @@ def test_what_fails_for_one_keeps_no_other_and_the_report_is_complete(
     assert [each.name for each in aws_records.all()] == ["far"]
 
 
+def test_an_error_names_none_of_those_that_were_just_removed(fleet: Fleet, record_as: Recording) -> None:
+    for name in ("a", "b", "c"):
+        record_as(name)
+        fleet.add(f"microvm-{name}")
+    with pytest.raises(errors.SandboxNotFoundError) as caught:
+        removal.remove_sandboxes(names=["a", "b", "nosuch"])
+    assert caught.value.hint == "Recorded are: c"
+
+
 def test_all_of_a_target_are_those_that_are_recorded(fleet: Fleet, record_as: Recording) -> None:
     record_as("here", target="local", microvm_id=None, created_at=0.0)
     record_as("there")
