@@ -63,6 +63,8 @@ def read_version(files: Mapping[str, bytes]) -> str:
 
 def find_revision() -> str | None:
     """The commit that the checkout is at; None if this is none, or there is no git."""
+    if not (ROOT / ".git").exists():  # git would go on and find whatever repository is around
+        return None
     try:
         done = subprocess.run(
             ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
