@@ -1,4 +1,4 @@
-"""How each host program is told of the MCP server: a command line, JSON or YAML, and where that goes."""
+"""How each host program is told of the MCP server: a command line, JSON, YAML or TOML, and where that goes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["HOSTS", "SERVER_NAME", "Here", "Host", "Start", "find_start"]
 
 SERVER_NAME = "agent-sandbox"
 # Seconds that a call may take. Ours take up to 45, and some more where a sandbox has to be started first.
-GOOSE_TIMEOUT = 300
+CALL_SECONDS = 300
 
 
 class Start:
@@ -130,10 +130,34 @@ def _render_goose(start: Start) -> str:
         "cmd": start.command,
         "args": start.arguments,
         "envs": start.environ,
-        "timeout": GOOSE_TIMEOUT,
+        "timeout": CALL_SECONDS,
     }
     lines = (f"    {name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in members.items())
     return f"extensions:\n  {SERVER_NAME}:\n{''.join(lines)}"
+
+
+def _render_opencode(start: Start) -> str:
+    variables = {"environment": start.environ} if start.environ else {}
+    entry = {"type": "local", "command": [start.command, *start.arguments], "enabled": True, **variables}
+    return _to_json({"mcp": {SERVER_NAME: {**entry, "timeout": CALL_SECONDS * 1000}}})
+
+
+def _render_codex(start: Start) -> str:
+    lines = [
+        f"[mcp_servers.{SERVER_NAME}]",
+        f"command = {_to_toml(start.command)}",
+        f"args = [{', '.join(map(_to_toml, start.arguments))}]",
+        f"tool_timeout_sec = {CALL_SECONDS}",
+    ]
+    if start.environ:
+        lines += ["", f"[mcp_servers.{SERVER_NAME}.env]"]
+        lines += [f"{_to_toml(name)} = {_to_toml(value)}" for name, value in start.environ.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _to_toml(text: str) -> str:
+    # A string of JSON is one of TOML, except that the latter wants DEL to be escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 HOSTS: Mapping[str, Host] = {
@@ -146,6 +170,17 @@ HOSTS: Mapping[str, Host] = {
     "cursor": Host("Cursor", place="~/.cursor/mcp.json, or .cursor/mcp.json in a project", render=_render_servers),
     "vscode": Host("VS Code", place=".vscode/mcp.json in a project", render=_render_vscode),
     "windsurf": Host("Windsurf", place="~/.codeium/windsurf/mcp_config.json", render=_render_servers),
+    "codex": Host("Codex", place="~/.codex/config.toml", render=_render_codex),
+    "gemini": Host(
+        "Gemini CLI",
+        place="~/.gemini/settings.json; it starts no servers in a folder that it does not trust",
+        render=_render_servers,
+    ),
+    "opencode": Host(
+        "opencode",
+        place="~/.config/opencode/opencode.json, or opencode.json in a project",
+        render=_render_opencode,
+    ),
     "goose": Host("Goose", place="~/.config/goose/config.yaml", render=_render_goose),
     "generic": Host("other hosts", place="where the host keeps its MCP servers", render=_render_servers),
 }

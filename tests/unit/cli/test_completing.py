@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vmnest.cli import completing, main, manual, verbs, words
+from vmnest.cli import completing, hosts, main, manual, verbs, words
 from vmnest.cli.completing import DIRECTORIES, FILES, NOTHING, Offer
 from vmnest.wire import names
 
@@ -159,7 +159,7 @@ def test_names_that_are_no_utf8_in_the_records_are_left_out(recorded: Path) -> N
         ("create x --egress-allow ", ["internet"]),
         ("completion ", ["bash", "zsh", "fish"]),
         ("mcp ", ["config"]),
-        ("mcp config ", ["claude", "claude-desktop", "cursor", "vscode", "windsurf", "goose", "generic"]),
+        ("mcp config ", list(hosts.HOSTS)),
         ("mcp config goose ", []),
         ("create x --memory ", []),
         ("exec --env A=", []),

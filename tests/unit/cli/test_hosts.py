@@ -35,7 +35,7 @@ def members(client: str, start: hosts.Start) -> dict[str, object]:
     return entry
 
 
-@pytest.mark.parametrize("client", ["claude-desktop", "cursor", "vscode", "windsurf", "generic"])
+@pytest.mark.parametrize("client", ["claude-desktop", "cursor", "vscode", "windsurf", "gemini", "generic"])
 @given(start=STARTS)
 def test_json_has_the_program_its_arguments_and_variables(client: str, start: hosts.Start) -> None:
     entry = members(client, start)
@@ -52,6 +52,22 @@ def test_goose_reads_yaml(start: hosts.Start) -> None:
     entry = members("goose", start)
     assert (entry["cmd"], entry["args"], entry["envs"]) == (start.command, ["mcp"], start.environ)
     assert (entry["type"], entry["enabled"], entry["name"]) == ("stdio", True, "agent-sandbox")
+
+
+@given(start=STARTS)
+def test_opencode_reads_the_program_and_its_arguments_as_one_list(start: hosts.Start) -> None:
+    (server,) = json.loads(hosts.HOSTS["opencode"].render(start))["mcp"].items()
+    assert server[0] == "agent-sandbox"
+    assert server[1].pop("environment", {}) == start.environ
+    assert server[1] == {"type": "local", "command": [start.command, "mcp"], "enabled": True, "timeout": 300_000}
+
+
+@given(start=STARTS, value=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
+def test_codex_reads_toml(start: hosts.Start, value: str) -> None:
+    tomllib = pytest.importorskip("tomllib", reason="needs another Python: 3.11")
+    start.environ["B.2"] = value
+    entry = tomllib.loads(hosts.HOSTS["codex"].render(start))["mcp_servers"]["agent-sandbox"]
+    assert entry == {"command": start.command, "args": ["mcp"], "env": start.environ, "tool_timeout_sec": 300}
 
 
 @given(start=STARTS)

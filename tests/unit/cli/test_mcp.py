@@ -64,7 +64,7 @@ def test_it_tells_of_settings_that_hosts_do_not_pass_on(
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (["mcp", "config", "emacs"], "One of: claude, claude-desktop, cursor, vscode, windsurf, goose, generic."),
+        (["mcp", "config", "emacs"], f"One of: {', '.join(hosts.HOSTS)}."),
         (["mcp", "serve"], "mcp config"),
         (["mcp", "config", "goose", "more"], "one name too many"),
         (["mcp", "config", "--env", "NOT_SET_HERE"], "NOT_SET_HERE"),
