@@ -6,7 +6,7 @@ Why a build failed stands in its builds, one for each kind of processor, not in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from .. import deadline as deadlines
 from .. import errors
@@ -128,9 +128,20 @@ def hint(reason: str, *, image_arn: str) -> str | None:
     text = next(known, None) or next((text for words, text in _TEXT_HINTS if words in reason.lower()), None)
     if text is None:
         return None
-    account, name = image_arn.split(":")[4], image_arn.rpartition(":")[2]
-    target = " --local" if account == names.LOCAL_ACCOUNT else ""
-    return text.format(logs=f"vmnest{target} image logs {name}")
+    return text.format(logs=_logs_command(image_arn))
+
+
+def explain(error: errors.ImageBuildError, lines: Sequence[str], *, tell: Callable[[str], object]) -> None:
+    """Add the end of the build's log to its failure; ``tell`` gets the lines that the failure does not say itself."""
+    if not lines:
+        return
+    error.details["log"] = list(lines)
+    for line in lines:
+        if not error.message.endswith(line):
+            tell(line)
+    image_arn = str(error.details["image_arn"])
+    if error.hint == hint("CONTAINER_BUILD_FAILED", image_arn=image_arn):
+        error.hint = f"All of its log: {_logs_command(image_arn)}"
 
 
 def wait_deleted(images: Images, image_arn: str, *, deadline: Deadline, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -161,6 +172,12 @@ def wait_settled(images: Images, image_arn: str, *, deadline: Deadline, clock: C
     for _ in _looks(Draft(image_arn, "", ""), "settled", deadline=deadline, clock=clock):
         if not _is_in_change(images, image_arn, deadline=deadline, clock=clock):
             return
+
+
+def _logs_command(image_arn: str) -> str:
+    account, name = image_arn.split(":")[4], image_arn.rpartition(":")[2]
+    target = " --local" if account == names.LOCAL_ACCOUNT else ""
+    return f"vmnest{target} image logs {name}"
 
 
 def _is_in_change(images: Images, image_arn: str, *, deadline: Deadline, clock: Clock) -> bool:

@@ -260,11 +260,7 @@ def _await(draft: Draft, images: Images, *, place: Target, deadline: Deadline, f
             on_change=lambda state: front.on_state(f"version {draft.image_version} is {state}"),
         )
     except errors.ImageBuildError as error:
-        lines = _log_tail(draft, images, place=place)
-        if lines:
-            error.details["log"] = lines
-            for line in lines:
-                front.on_remark(line)
+        building.explain(error, _log_tail(draft, images, place=place), tell=front.on_remark)
         raise
 
 

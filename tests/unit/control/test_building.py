@@ -174,3 +174,22 @@ def test_other_quotas_are_not_waited_for(controls: Controls):
 def test_advice_names_the_command_for_this_machines_images():
     arn = "arn:aws:lambda:us-east-1:000000000000:microvm-image:mine"
     assert "vmnest --local image logs mine" in str(building.hint("CONTAINER_BUILD_FAILED", image_arn=arn))
+
+
+def failed(hint: str | None) -> errors.ImageBuildError:
+    return errors.ImageBuildError("not built: Line 2: no", hint=hint, details={"image_arn": IMAGE_ARN})
+
+
+def test_what_the_log_of_a_failed_build_shows_is_not_said_twice():
+    error, told = failed(building.hint("CONTAINER_BUILD_FAILED", image_arn=IMAGE_ARN)), list[str]()
+    building.explain(error, ["Step 1", "Line 2: no"], tell=told.append)
+    assert told == ["Step 1"]
+    assert error.details["log"] == ["Step 1", "Line 2: no"]
+    assert error.hint == "All of its log: vmnest image logs demo"
+
+
+def test_without_a_log_the_advice_of_a_failed_build_stays():
+    for lines, hint in (([], "one"), (["Step 1"], "two")):
+        error = failed(hint)
+        building.explain(error, lines, tell=lambda line: None)
+        assert error.hint == hint

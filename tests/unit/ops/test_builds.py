@@ -143,6 +143,9 @@ def test_a_failed_build_tells_its_reason_and_the_end_of_its_log(here: Path):
         builds.build_image(wish=Wish(name="broken"), front=watcher)
     assert "working" in "\n".join(watcher.remarks)
     assert any("working" in line for line in caught.value.details["log"])
+    # What the error says is not said before it, too.
+    assert not [remark for remark in watcher.remarks if "exit code 3" in remark]
+    assert caught.value.hint == "All of its log: vmnest --local image logs broken"
     log = builds.read_build_log(image="broken")
     assert (log["image_version"], log["state"]) == ("1.0", "FAILED")
     assert any("working" in each["message"] for each in log["lines"])  # type: ignore[attr-defined]

@@ -357,8 +357,5 @@ def _explain(error: errors.ImageBuildError, work: Work, *, since: float) -> None
         deadline=account.deadline,
         clock=account.clock,
     )
-    if lines:
-        error.details["log"] = list(lines)
-        for line in lines:
-            work.tell(NOTE, line)
+    building.explain(error, lines, tell=lambda line: work.tell(NOTE, line))
     error.details["log_group"] = group
