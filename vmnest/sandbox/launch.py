@@ -153,6 +153,8 @@ def discard(
         microvm_id = record.microvm_id or _find(spec or _from_file(record), control=control, deadline=deadline)
         if microvm_id is not None:
             control.microvms.terminate(microvm_id, deadline=deadline)
+            if isinstance(because, errors.VmnestError) and not isinstance(because, errors.MicroVMEndedError):
+                because.add_hint(f"MicroVM {microvm_id} was ended.")
     except errors.VmnestError as error:
         tell_what_is_left(error, because=because, name=record.name)
     else:

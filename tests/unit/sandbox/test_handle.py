@@ -141,10 +141,30 @@ def test_an_agent_that_never_answers_leaves_no_microvm_and_no_record(records: re
             create(control, records, timeout=0.3)
     assert list(caught.value.details["seconds"]) == ["reach", "plan", "run", "agent"]  # type: ignore[call-overload]
     assert "waiting for its agent 0." in (caught.value.hint or "")
-    assert "last seen PENDING" in (caught.value.hint or "")
+    assert "Its MicroVM was last seen PENDING" in (caught.value.hint or "")
+    assert "vmnest's agent must listen on port 8080" in (caught.value.hint or "")
+    assert str(caught.value.hint).endswith("MicroVM microvm-1 was ended.")
+    assert "vmnest logs" not in str(caught.value.hint)  # without a role it leaves none
+    assert caught.value.details["microvm_id"] == "microvm-1"
     assert control.microvms.alive == []
     assert control.microvms.calls[-1] == "terminate"
     assert records.all() == []
+
+
+def test_of_an_agent_that_never_answers_there_may_be_a_log(records: registry.Registry) -> None:
+    with ScriptedServer(NOT_REACHED, repeat_last=True) as server:
+        control = FakeControl(server.url)
+        original = control.microvms.run
+
+        def run(spec: Any, **options: Any) -> Any:
+            microvm = original(spec, **options)
+            control.microvms.change(microvm.microvm_id, state="RUNNING", execution_role_arn="arn:aws:iam::1:role/r")
+            return microvm
+
+        control.microvms.run = run  # type: ignore[method-assign]
+        with pytest.raises(errors.WaitTimeoutError) as caught:
+            create(control, records, timeout=0.3)
+    assert "What it printed: vmnest logs microvm-1" in str(caught.value.hint)
 
 
 def test_another_program_on_the_agents_port_leaves_nothing_either(records: registry.Registry) -> None:
