@@ -290,6 +290,12 @@ def has_vms(path: str) -> bool:
         return False
 
 
+def has_note(path: str, microvm_id: str) -> bool:
+    """Whether the local cloud of folder ``path`` knows a MicroVM of that id, running or ended. Asks no daemon."""
+    name = f"{microvm_id}.json"
+    return os.path.basename(name) == name and os.path.isfile(os.path.join(path, NOTES_FOLDER, name))
+
+
 def write_daemon(path: str, daemon: Daemon) -> None:
     """Publish the daemon's address (0600)."""
     write_file(os.path.join(path, DAEMON_FILE), json.dumps(_to_wire(daemon)).encode())

@@ -7,7 +7,7 @@ AWS's variables for those are not looked at.
 
 from __future__ import annotations
 
-from . import daemon, errors, rendezvous, settings
+from . import daemon, errors, rendezvous, settings, systems
 from .wire import names
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .control import Control
     from .deadline import Deadline
 
-__all__ = ["Target", "configured", "resolve"]
+__all__ = ["Target", "configured", "resolve", "resolve_for", "unknown_microvm"]
 
 SERVICE = "lambda-microvms"
 
@@ -215,6 +215,32 @@ def configured(name: str, *, is_local: bool, environ: Mapping[str, str]) -> str 
     """The ARN that a setting has in the environment, or None. On this machine what is set for AWS has no meaning."""
     value = settings.text(name, environ=environ)
     return None if is_local and value and not _is_local_arn(value) else value
+
+
+def resolve_for(
+    microvm_id: str, *, local: bool | None, region: str | None, environ: Mapping[str, str] | None = None
+) -> Target:
+    """The target for a MicroVM that has no record: where nobody has chosen one, this machine if it is known here.
+
+    Args:
+        microvm_id: The MicroVM. What the local cloud has noted is looked at, and no daemon is started or asked.
+        local, region, environ: As of ``resolve``.
+    """
+    environ = settings.environment() if environ is None else environ
+    is_open = local is None and region is None and settings.resolve("target", environ=environ).source == "default"
+    if is_open and systems.HAS_FLOCK and rendezvous.has_note(rendezvous.folder(environ), microvm_id):
+        local = True
+    return resolve(local=local, region=region, environ=environ)
+
+
+def unknown_microvm(microvm_id: str, place: Target) -> errors.MicroVMNotFoundError:
+    """The error for a MicroVM that has no record, and that its target does not know."""
+    where, elsewhere = f"AWS, {place.region},", "--region looks in another region, --local on this machine."
+    if place.is_local:
+        where, elsewhere = "the local cloud of this machine", "--region looks on AWS."
+    return errors.MicroVMNotFoundError(
+        f"{where} knows no MicroVM {microvm_id}", hint=f"vmnest ls --all shows those that there are. {elsewhere}"
+    )
 
 
 def resolve(

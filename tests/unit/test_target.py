@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.support.cloud import LocalCloud
 from vmnest import errors, rendezvous
 from vmnest.aws import credentials
 from vmnest.deadline import Deadline
-from vmnest.target import Target, resolve
+from vmnest.target import Target, resolve, resolve_for, unknown_microvm
 from vmnest.wire import names
 
 ARN = "arn:aws:lambda:eu-west-1:123456789012:microvm-image:demo"
@@ -239,3 +240,26 @@ def test_to_look_at_what_has_ended_starts_no_local_cloud(tmp_path: Path) -> None
         control.microvms.suspend("microvm-1", deadline=Deadline(5))
     with pytest.raises(AssertionError, match="was started"):
         local(AGENT_SANDBOX_LOCAL_DIR=str(folder)).control(deadline=Deadline(5))
+
+
+def test_a_microvm_that_this_machine_knows_is_looked_for_here_unless_the_place_is_chosen(tmp_path: Path) -> None:
+    notes.leave_note(str(tmp_path), "microvm-1", has_ended=False)
+    environ = {"AGENT_SANDBOX_LOCAL_DIR": str(tmp_path), "AWS_REGION": "eu-west-1"}
+    for microvm_id, chosen, kind in (
+        ("microvm-1", {}, "local"),
+        ("microvm-2", {}, "aws"),
+        ("../records/microvm-1", {}, "aws"),
+        ("microvm-1", {"local": False}, "aws"),
+        ("microvm-1", {"region": "us-east-1"}, "aws"),
+    ):
+        how: dict[str, Any] = {"local": None, "region": None, **chosen}
+        assert resolve_for(microvm_id, environ=environ, **how).kind == kind
+    told = {**environ, "AGENT_SANDBOX_TARGET": "aws"}
+    assert resolve_for("microvm-1", local=None, region=None, environ=told).kind == "aws"
+
+
+@pytest.mark.parametrize(("place", "said"), [(aws(), "AWS, eu-west-1, knows no"), (local(), "the local cloud of this")])
+def test_an_unknown_microvm_is_told_with_the_place_that_was_asked(place: Target, said: str) -> None:
+    error = unknown_microvm("microvm-1", place)
+    assert error.message.startswith(said)
+    assert ("--local on this machine" in (error.hint or "")) == (not place.is_local)

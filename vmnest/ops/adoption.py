@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["adopt_sandbox"]
 
 ASK_SECONDS = 30.0
-_ID_PREFIX = "microvm-"
 
 
 def adopt_sandbox(
@@ -36,7 +35,8 @@ def adopt_sandbox(
         name: The name that it gets.
         labels: Labels for it.
         agent_port: The agent's port, by default what AGENT_SANDBOX_AGENT_PORT says, else 8080.
-        local: True: on this machine; False: on AWS; by default what AGENT_SANDBOX_TARGET says, else AWS.
+        local: True: on this machine; False: on AWS; by default what AGENT_SANDBOX_TARGET says, else where the id is
+            known: this machine, if its local cloud knows it, or AWS.
         region: AWS region.
         timeout: Seconds that this may take.
 
@@ -46,7 +46,7 @@ def adopt_sandbox(
         errors.MicroVMEndedError: it has ended.
     """
     registry.check_name(name)
-    if not microvm_id or (name.startswith(_ID_PREFIX) and not microvm_id.startswith(_ID_PREFIX)):
+    if not microvm_id or (name.startswith(registry.ID_PREFIX) and not microvm_id.startswith(registry.ID_PREFIX)):
         raise errors.UsageError(f"no id of a MicroVM: {microvm_id!r}", hint="The id comes first, then the name.")
     environ = settings.environment()
     port = settings.number("agent_port", flag=agent_port, environ=environ)
@@ -55,11 +55,11 @@ def adopt_sandbox(
     if present is None or present.microvm_id != microvm_id:
         known.check_free(name)
     deadline = Deadline(timeout)
-    place = targets.resolve(local=local, region=region, environ=environ)
+    place = targets.resolve_for(microvm_id, local=local, region=region, environ=environ)
     try:
-        microvm = place.control(deadline=deadline).microvms.get(microvm_id, deadline=deadline)
+        microvm = place.control(deadline=deadline, start=False).microvms.get(microvm_id, deadline=deadline)
     except errors.MicroVMNotFoundError as error:
-        raise _none(microvm_id, place) from error
+        raise targets.unknown_microvm(microvm_id, place) from error
     if microvm.ended:
         reason = f" ({microvm.state_reason})" if microvm.state_reason else ""
         raise errors.MicroVMEndedError(f"MicroVM {microvm_id} has ended: {microvm.state}{reason}")
@@ -67,15 +67,6 @@ def adopt_sandbox(
         present = _record(name, microvm, place=place).replace(labels=dict(labels or {}), agent_port=port)
         known.put(present, is_sole=True)
     return views.describe(present, microvm)
-
-
-def _none(microvm_id: str, place: targets.Target) -> errors.MicroVMNotFoundError:
-    where, elsewhere = f"AWS, {place.region},", "--region looks in another region, --local on this machine."
-    if place.kind == settings.TARGET_LOCAL:
-        where, elsewhere = "the local cloud", "Without --local it is looked for on AWS."
-    return errors.MicroVMNotFoundError(
-        f"{where} knows no MicroVM {microvm_id}", hint=f"vmnest ls --all shows those that there are. {elsewhere}"
-    )
 
 
 def _record(name: str, microvm: MicroVM, *, place: targets.Target) -> registry.Record:

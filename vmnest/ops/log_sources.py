@@ -30,7 +30,7 @@ def find(name: str, *, local: bool | None, region: str | None, deadline: Deadlin
 
     record = _find_record(name, local=local)
     if record is None:
-        place = targets.resolve(local=local, region=region)
+        place = targets.resolve_for(name, local=local, region=region)
     else:
         place = targets.resolve(local=record.is_local, region=region or record.region, arn=record.image_arn)
     microvm_id = name if record is None else record.microvm_id

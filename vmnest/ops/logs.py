@@ -7,6 +7,7 @@ may be a MicroVM's id.
 from __future__ import annotations
 
 from .. import errors
+from .. import target as targets
 from ..deadline import SYSTEM_CLOCK, Deadline, backoff
 from ..wire import names
 from . import log_sources, moments, views
@@ -72,10 +73,10 @@ def sandbox_logs(
             f"there is no log group {log_group}", operation="DescribeLogStreams", status=400, hint="Check its name."
         )
     if book.is_unknown and not selection.streams:
-        raise errors.MicroVMNotFoundError(
-            f"the service does not know MicroVM {book.microvm_id}, and no log group of an image has a stream of it",
-            hint="Check the id and the region; a log that is elsewhere is found with --log-group.",
-        )
+        error = targets.unknown_microvm(book.microvm_id, book.place)
+        error.message += ", and no log group of an image has a stream of it"
+        error.add_hint("A log in another group is found with --log-group.")
+        raise error
     events, has_more = _collect(log, mark, want, deadline=deadline)
     return {**_describe(name, book, log), "events": events, "cursor": mark.to_cursor(), "more": has_more}
 

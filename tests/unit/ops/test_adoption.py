@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import notes
 from tests.support.fleet import REGION, Fleet, Recording
-from vmnest import errors, registry
+from vmnest import errors, registry, rendezvous
 from vmnest.ops import adoption, inventory
 
 ARN = "arn:aws:lambda:us-east-1:111122223333:microvm-image:demo"
@@ -87,3 +88,12 @@ def test_what_cannot_be_meant_is_refused(microvm_id: str, name: str, fleet: Flee
     with pytest.raises(errors.UsageError):
         adoption.adopt_sandbox(microvm_id=microvm_id, name=name)
     assert not fleet.asked
+
+
+@pytest.mark.usefixtures("no_daemon")
+def test_what_is_known_on_this_machine_is_looked_for_here(aws_records: registry.Registry) -> None:
+    notes.leave_note(rendezvous.folder(prepare=True), "microvm-x")
+    with pytest.raises(errors.MicroVMEndedError, match="exit status 1"):
+        adoption.adopt_sandbox(microvm_id="microvm-x", name="web")
+    with pytest.raises(errors.MicroVMNotFoundError, match="the local cloud of this machine knows no"):
+        adoption.adopt_sandbox(microvm_id="microvm-y", name="web", local=True)
