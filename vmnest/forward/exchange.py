@@ -254,7 +254,7 @@ class Exchange:
 
     def _answer(self, upstream: Upstream, response: http1.Response, framing: http1.Framing) -> bool:
         """Pass the answer on; whether another request may come."""
-        out = self._out_framing(framing)
+        out = http1.passed_framing(framing, minor=self._request.minor)
         ends_by_closing = out.kind == http1.UNTIL_CLOSE
         keep = http1.keeps_alive(self._request) and not ends_by_closing and self._crossing.is_received
         head = heads.to_client(response, self._request, framing=framing, out=out, context=self._context, keep=keep)
@@ -283,13 +283,6 @@ class Exchange:
         if not keep:
             patience.linger(self._client)
         return keep
-
-    def _out_framing(self, framing: http1.Framing) -> http1.Framing:
-        if framing.kind == http1.UNTIL_CLOSE and self._request.minor >= 1:
-            return http1.Framing(http1.CHUNKED)
-        if framing.kind == http1.CHUNKED and self._request.minor < 1:
-            return http1.Framing(http1.UNTIL_CLOSE)
-        return framing
 
     def _switch(self, upstream: Upstream, response: http1.Response) -> bool:
         """Pass the 101 on, and then bytes."""

@@ -234,19 +234,12 @@ class _Exchange:
             framing = http1.response_framing(response, method=self._request.method)
         except http1.MessageError as error:
             raise self._lost(error) from error
-        out = self._framing_to_client(framing)
+        out = http1.passed_framing(framing, minor=self._request.minor)
         keep = http1.keeps_alive(self._request) and out.kind != http1.UNTIL_CLOSE and self._body.complete
         self._stream.send(http1.serialize_response(self._to_client(response, framing, out, keep=keep)))
         decoder = bodies.BodyDecoder(framing)
         self._carry_answer(guest, decoder, out)
         return self._settle(response, framing, keep=keep)
-
-    def _framing_to_client(self, framing: http1.Framing) -> http1.Framing:
-        if framing.kind == http1.UNTIL_CLOSE and self._request.minor >= 1:
-            return http1.Framing(http1.CHUNKED)
-        if framing.kind == http1.CHUNKED and self._request.minor < 1:
-            return http1.Framing(http1.UNTIL_CLOSE)
-        return framing
 
     def _to_client(
         self, response: http1.Response, framing: http1.Framing, out: http1.Framing, *, keep: bool

@@ -316,6 +316,19 @@ def _declared_framing(head: Request | Response) -> Framing | None:
     return Framing(LENGTH, int(text))
 
 
+def passed_framing(framing: Framing, *, minor: int) -> Framing:
+    """How a body is delimited when it is passed on while it comes, to a peer that speaks HTTP/1.``minor``.
+
+    What lasts until the close is chunked for those who know chunks: their connection can be kept, and they see when a
+    body was cut off. What is chunked lasts until the close for those who do not.
+    """
+    if framing.kind == UNTIL_CLOSE and minor >= 1:
+        return Framing(CHUNKED)
+    if framing.kind == CHUNKED and minor < 1:
+        return Framing(UNTIL_CLOSE)
+    return framing
+
+
 def framed_fields(fields: Fields, framing: Framing) -> list[Field]:
     """The fields with exactly one that tells the framing, at the place of the first that did."""
     told: list[Field] = [] if framing.field is None else [framing.field]

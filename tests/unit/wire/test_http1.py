@@ -269,6 +269,22 @@ class TestFraming:
     def test_a_response_without_fields_lasts_until_the_connection_closes(self):
         assert self.response(200) == http1.Framing(http1.UNTIL_CLOSE)
 
+    @pytest.mark.parametrize(
+        ("kind", "minor", "passed"),
+        [
+            (http1.UNTIL_CLOSE, 1, http1.CHUNKED),
+            (http1.UNTIL_CLOSE, 0, http1.UNTIL_CLOSE),
+            (http1.CHUNKED, 1, http1.CHUNKED),
+            (http1.CHUNKED, 0, http1.UNTIL_CLOSE),
+            (http1.NONE, 0, http1.NONE),
+        ],
+    )
+    def test_a_body_is_passed_on_in_chunks_to_those_who_know_chunks(self, kind, minor, passed):
+        assert http1.passed_framing(http1.Framing(kind), minor=minor) == http1.Framing(passed)
+
+    def test_a_length_that_is_known_is_passed_on(self):
+        assert http1.passed_framing(http1.Framing(http1.LENGTH, 5), minor=1) == http1.Framing(http1.LENGTH, 5)
+
     def test_fields_tell_the_framing_once_at_the_place_where_it_stood(self):
         fields = [("A", "1"), ("content-length", "5"), ("B", "2"), ("Content-Length", "5")]
         expected = [("A", "1"), ("Content-Length", "5"), ("B", "2")]
