@@ -85,7 +85,6 @@ MESSAGES = st.fixed_dictionaries(
     {"jsonrpc": st.just("2.0")},
     optional={"id": IDS, "method": METHODS | VALUES, "params": PARAMS, "result": VALUES, "error": VALUES},
 )
-ANYTHING = MESSAGES | VALUES | st.lists(MESSAGES, max_size=5)
 
 
 def as_key(identity: object) -> object:

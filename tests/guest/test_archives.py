@@ -21,7 +21,6 @@ TIMES = st.integers(-(2**40), 2**40 - 1).flatmap(
     lambda seconds: st.integers(0, 999_999_999).map(lambda fraction: seconds * 1_000_000_000 + fraction)
 )
 BLOCK = 512
-PLACES = {"name": 0, "size": 124, "mtime": 136, "flag": 156, "magic": 257, "prefix": 345}
 
 
 def encode(members: Iterable[tuple[Member | Note, bytes]]) -> bytes:

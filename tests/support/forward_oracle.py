@@ -25,10 +25,6 @@ REFUSED = "refused"  # what follows the last message is no HTTP
 LARGEST_HEAD = 1 << 20
 NODE_SECONDS = 20.0
 
-# Fields about a connection; a proxy makes its own. Names are in lower case.
-HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade", "http2-settings"})
-FRAMING = frozenset({"content-length", "transfer-encoding", "trailer"})
-
 
 class Message(NamedTuple):
     """A request as somebody understood it; names of fields are in lower case."""
@@ -43,13 +39,6 @@ class Message(NamedTuple):
     def digest(self) -> tuple[str, str, str]:
         """What all parties can tell of it."""
         return self.method, self.target, hashlib.sha256(self.body).hexdigest()
-
-    def end_to_end(self) -> list[tuple[str, str]]:
-        """The fields that a proxy must leave as they are."""
-        named = {
-            option.strip().lower() for key, value in self.fields if key == "connection" for option in value.split(",")
-        }
-        return [field for field in self.fields if field[0] not in HOP_BY_HOP | FRAMING | named | {"host", "expect"}]
 
 
 class Reading(NamedTuple):

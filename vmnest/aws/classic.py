@@ -38,7 +38,6 @@ from . import codec, model, policies, retries, shapes, xml_errors
 # Those that vmnest speaks, in the order of preference. Not botocore's order: its CBOR has no test double.
 PROTOCOLS = ("query", "ec2", "json", "rest-xml")
 _JSON = "json"
-_FORM = "application/x-www-form-urlencoded; charset=utf-8"
 # What the parsers raise over answers that are not what the model says.
 _PARSER_FAILURES = (
     botocore.parsers.ResponseParserError,

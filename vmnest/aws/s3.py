@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 
 from .. import deadline as deadlines
@@ -35,7 +34,6 @@ class ObjectInfo(NamedTuple):
     key: str
     size: int
     etag: str
-    modified: datetime | None
     content_type: str | None = None
     metadata: Mapping[str, str] = {}
 
@@ -125,7 +123,6 @@ class S3:
             key,
             size=_whole_number(head, "ContentLength", "HeadObject"),
             etag=_text(head, "ETag", "HeadObject").strip('"'),
-            modified=cast("datetime | None", head.get("LastModified")),
             content_type=cast("str | None", head.get("ContentType")),
             metadata=cast("dict[str, str]", head.get("Metadata", {})),
         )
@@ -138,7 +135,6 @@ class S3:
                 _text(entry, "Key", "ListObjectsV2"),
                 size=_whole_number(entry, "Size", "ListObjectsV2"),
                 etag=str(entry.get("ETag", "")).strip('"'),
-                modified=cast("datetime | None", entry.get("LastModified")),
             )
 
     # -- buckets

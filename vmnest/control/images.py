@@ -283,13 +283,6 @@ class Images:
         """
         return self._build("UpdateMicrovmImage", {**spec.to_wire(), "imageIdentifier": image_arn}, spec, deadline)
 
-    def set_active(self, image_arn: str, image_version: str, *, is_active: bool, deadline: Deadline) -> ImageVersion:
-        """Say whether MicroVMs may start from a version."""
-        status = "ACTIVE" if is_active else "INACTIVE"
-        params = {"imageIdentifier": image_arn, "imageVersion": image_version, "status": status}
-        answer = self._call("UpdateMicrovmImageVersion", params, deadline)
-        return ImageVersion.from_wire(answer, operation="UpdateMicrovmImageVersion")
-
     def delete(self, image_arn: str, *, deadline: Deadline) -> None:
         """Begin to delete an image with all versions. It is gone once ``get`` does not find it any more."""
         self._call("DeleteMicrovmImage", {"imageIdentifier": image_arn}, deadline)

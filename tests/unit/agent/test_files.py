@@ -24,7 +24,6 @@ from vmnest.agent.entries import Skipped, Transfer
 from vmnest.agent.files import MAX_ANSWER_BYTES, MAX_LINE_BYTES, RemoteFiles
 from vmnest.agent.sources import Source, from_data
 
-HEALTHY = json_answer(200, {"status": "ok", "version": "1", "features": ["files", "tree", "fs"]})
 LINES = "application/x-ndjson"
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from vmnest.aws import constraints, model
 
 MICROVMS, CORE = model.load("lambda-microvms"), model.load("lambda-core")
-ARN = "arn:aws:lambda:us-east-1:111122223333:microvm-image:demo"
 
 
 def shape(**raw: Any) -> model.Shape:

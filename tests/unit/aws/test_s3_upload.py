@@ -16,7 +16,6 @@ from vmnest.aws import s3_requests, s3_upload
 from vmnest.aws.s3 import S3
 from vmnest.deadline import NEVER, Deadline
 
-MIB = 2**20
 PART = s3_requests.MIN_PART_BYTES
 LARGE = 5 * PART + 12345
 

@@ -16,7 +16,6 @@ from vmnest.cli.main import main
 
 ARN = "arn:aws:lambda:us-east-1:111122223333:microvm-image:demo"
 LONG_ID = "microvm-0123abcd-0123-0123-0123-0123456789ab"
-POLICY = {"max_idle_duration_seconds": 900, "suspended_duration_seconds": 0, "auto_resume_enabled": True}
 WIRE_POLICY = {"maxIdleDurationSeconds": 900, "suspendedDurationSeconds": 0, "autoResumeEnabled": True}
 
 

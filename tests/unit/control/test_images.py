@@ -218,14 +218,6 @@ def test_the_services_own_images_and_their_versions_are_listed(controls: Control
     assert [(one.image_version, one.status) for one in found] == [("1", "AVAILABLE"), ("0", "AVAILABLE")]
 
 
-def test_a_version_is_switched_off_and_on(controls: Controls):
-    made = controls(json_answer(200, version("1.0", status="INACTIVE")), json_answer(200, version("1.0")))
-    images = made.control.images
-    assert not images.set_active(IMAGE_ARN, "1.0", is_active=False, deadline=made.deadline()).runnable
-    assert images.set_active(IMAGE_ARN, "1.0", is_active=True, deadline=made.deadline()).runnable
-    assert [json.loads(request.body)["status"] for request in made.peer.requests] == ["INACTIVE", "ACTIVE"]
-
-
 def test_images_and_versions_are_deleted(controls: Controls):
     answer = {"imageIdentifier": IMAGE_ARN, "state": "DELETING"}
     made = controls(json_answer(200, answer), json_answer(200, {**answer, "imageVersion": "1.0"}), missing())

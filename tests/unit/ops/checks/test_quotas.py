@@ -17,9 +17,6 @@ from tests.support.scripted_aws import (
 )
 from vmnest.ops.checks import FAILED, OK, SKIPPED, UNKNOWN, WARNING, Check, quotas
 
-MEMORY = "L-CD1C0CC4"
-IMAGES = "L-942E56BE"
-
 
 def look(aws: ScriptedAws, **changes: str) -> dict[str, Check]:
     """What is said of the quotas."""
