@@ -227,7 +227,11 @@ def _tell(data: Mapping[str, object], *, options: words.Options) -> int:
             options=options,
         )
     failed = _items(data, "failed")
-    output.remark_failures(_failures(failed), options=options)
+    left_out = [
+        (f"{inventory.place_of(each)} is not set up here, and was left out: {_reason(each)}", None)
+        for each in _items(data, "left_out")
+    ]
+    output.remark_failures([*_failures(failed), *left_out], options=options)
     return 1 if failed else 0
 
 

@@ -118,9 +118,10 @@ class Place:
         records: Those of which MicroVMs are there.
         listed: What the place's list tells, by the id; the list may have been read in part, or not at all.
         failure: What kept the list from being read, if it was to be read.
+        is_chosen: Somebody wants it asked: a record, an option or a setting.
     """
 
-    __slots__ = ("control", "failure", "listed", "records", "region", "target")
+    __slots__ = ("control", "failure", "is_chosen", "listed", "records", "region", "target")
 
     def __init__(self, target: str, *, region: str | None, control: Control | errors.VmnestError) -> None:
         self.target = target
@@ -129,6 +130,13 @@ class Place:
         self.records: list[Record] = []
         self.listed: dict[str, MicroVMSummary] = {}
         self.failure: errors.VmnestError | None = control if isinstance(control, errors.VmnestError) else None
+        self.is_chosen = True
+
+    @property
+    def is_not_set_up(self) -> bool:
+        """Nobody uses it: it would be asked by default, and lacks what each of its uses takes."""
+        kinds = (errors.RegionNotFoundError, errors.CredentialsNotFoundError)
+        return not self.is_chosen and isinstance(self.failure, kinds)
 
     def to_failure(self) -> dict[str, object]:
         """Why it could not be asked."""
@@ -176,6 +184,7 @@ def _add_default_places(places: _Places, *, local: bool | None, region: str | No
     wanted = [settings.text("target", environ=environ) == settings.TARGET_LOCAL if local is None else local]
     if wanted == [False] and local is None and _has_local_cloud():
         wanted.append(True)
+    is_chosen = local is not None or settings.resolve("target", environ=environ).source != "default"
     present = {(place.target, place.region) for place in places.values()}
     for is_local in wanted:
         kind = settings.TARGET_LOCAL if is_local else settings.TARGET_AWS
@@ -184,9 +193,10 @@ def _add_default_places(places: _Places, *, local: bool | None, region: str | No
             if (kind, place.region) in present:
                 continue
             made: Control | errors.VmnestError = place.control(deadline=deadline, start=False)
-            places[kind, place.region] = Place(kind, region=place.region, control=made)
+            added = places[kind, place.region] = Place(kind, region=place.region, control=made)
         except errors.VmnestError as error:
-            places[kind, None] = Place(kind, region=region, control=error)
+            added = places[kind, None] = Place(kind, region=region, control=error)
+        added.is_chosen = is_chosen
 
 
 def _has_local_cloud() -> bool:

@@ -36,7 +36,7 @@ def plan_prune(
 
     ``sandboxes`` tells what is to be done with each: to ``forget`` its name, or to ``end`` it. ``doubtful`` are those
     that AWS does not know although they may live: in another account, for example. ``failed`` is what could not be
-    asked.
+    asked, ``left_out`` a place that was not, since it is not set up here and nobody has chosen it.
 
     Args:
         older_than: Also the sandboxes that began longer ago than so many seconds: they are to be ended.
@@ -54,7 +54,9 @@ def plan_prune(
     now = time.time()
     planned: list[dict[str, object]] = []
     doubtful: list[dict[str, object]] = []
-    failed: list[dict[str, object]] = [place.to_failure() for place in places if unnamed and place.failure is not None]
+    troubled = [place for place in places if unnamed and place.failure is not None]
+    failed: list[dict[str, object]] = [place.to_failure() for place in troubled if not place.is_not_set_up]
+    left_out = [place.to_failure() for place in troubled if place.is_not_set_up]
     for each in found:
         told = {member: each[member] for member in _TOLD}
         action = _action(each, older_than=older_than, now=now)
@@ -64,7 +66,8 @@ def plan_prune(
             planned.append({**told, "action": action})
         elif each["state"] == views.GONE:
             doubtful.append(told)
-    return {"sandboxes": planned, "doubtful": doubtful, "failed": failed}
+    more: dict[str, object] = {"left_out": left_out} if left_out else {}
+    return {"sandboxes": planned, "doubtful": doubtful, "failed": failed, **more}
 
 
 def _action(view: Mapping[str, object], *, older_than: float | None, now: float) -> str | None:

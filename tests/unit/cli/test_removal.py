@@ -163,6 +163,37 @@ def test_on_a_terminal_it_asks(fleet: Fleet, record_as: Recording, aws_records: 
     assert fleet.asked["end"] == 1
 
 
+@pytest.fixture
+def nothing_of_aws(monkeypatch: pytest.MonkeyPatch, record_as: Recording) -> None:
+    """No region, no credentials, and a sandbox of this machine that has ended."""
+    for name in ("AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/none")
+    record_as("here", target="local")
+
+
+@pytest.mark.parametrize("region", [None, "us-east-1"], ids=["no region", "no credentials"])
+@pytest.mark.usefixtures("nothing_of_aws", "no_daemon")
+def test_prune_of_all_leaves_out_aws_where_that_is_not_set_up(
+    region: str | None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if region:
+        monkeypatch.setenv("AWS_REGION", region)
+    line = ["prune", "--older-than", "1h", "--all"]
+    assert main([*line, "--dry-run", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["left_out"][0]["target"] == "aws"
+    monkeypatch.setenv("AGENT_SANDBOX_TARGET", "aws")
+    assert main([*line, "--dry-run"]) == 1
+    assert " could not be asked: no AWS " in capfd.readouterr().err
+    monkeypatch.delenv("AGENT_SANDBOX_TARGET")
+    assert main(line) == 0
+    captured = capfd.readouterr()
+    assert captured.out.splitlines()[1].split()[-1] == "forgotten"
+    assert " is not set up here, and was left out: no AWS " in captured.err
+
+
 # -- prune -------------------------------------------------------------------------------------------------------------
 
 
