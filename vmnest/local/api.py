@@ -6,19 +6,17 @@ botocore's models, for the three families of URIs on this one listener; what an 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from email.utils import formatdate
 
 from .. import rendezvous
 from ..aws import shapes, signing
 from ..wire import http1, names
-from . import bounds, faults, operations
+from . import bounds, callers, faults, operations
 from .httpd import Reply
 
 _LOG = logging.getLogger(__name__)
@@ -26,14 +24,13 @@ _LOG = logging.getLogger(__name__)
 SERVICE = "lambda"
 MODELS = ("lambda-microvms", "lambda-core")
 
-# What AWS's front answers to a signature that does not hold: kind of fault → error type. The status is always 403.
-SIGNATURE_ERRORS: Mapping[str, str] = {
-    "missing": "MissingAuthenticationTokenException",
-    "malformed": "IncompleteSignatureException",
-    "unknown_key": "UnrecognizedClientException",
-    "mismatch": "InvalidSignatureException",
-    "expired": "InvalidSignatureException",
-    "wrong_service": "InvalidSignatureException",
+_SIGNATURE_ERRORS: callers.Refusals = {
+    "missing": ("MissingAuthenticationTokenException", 403),
+    "malformed": ("IncompleteSignatureException", 403),
+    "unknown_key": ("UnrecognizedClientException", 403),
+    "mismatch": ("InvalidSignatureException", 403),
+    "expired": ("InvalidSignatureException", 403),
+    "wrong_service": ("InvalidSignatureException", 403),
 }
 
 
@@ -65,7 +62,7 @@ class ControlPlane:
         own_routes: Mapping[tuple[str, str], OwnRoute],
     ) -> None:
         self._cloud = cloud
-        self._secrets = {keys.access_key: signing.Secret(keys.secret_key)}
+        self._callers = callers.Callers(keys, clock=cloud.clock)
         self._own_routes = own_routes
         self._models = [shapes.load(name) for name in MODELS]
 
@@ -73,7 +70,7 @@ class ControlPlane:
         """The reply to a request."""
         then = None
         try:
-            verified = self._verify(request, body)
+            verified = self._callers.check(request, body, service=SERVICE, refusals=_SIGNATURE_ERRORS)
             own = self._own_routes.get((request.method, request.target))
             if own is None:
                 wire = self._dispatch(request, body, verified)
@@ -110,20 +107,6 @@ class ControlPlane:
             return shapes.build_error(malformed.error_type, malformed.status, malformed.message)
         except faults.Fault as fault:
             return _error(fault, model=model)
-
-    def _verify(self, request: http1.Request, body: bytes) -> signing.Verified:
-        try:
-            return signing.verify(
-                method=request.method,
-                raw_target=request.target,
-                headers=request.fields,
-                body_sha256=hashlib.sha256(body).hexdigest(),
-                secret_for=self._secrets.get,
-                service=SERVICE,
-                now=datetime.fromtimestamp(self._cloud.clock.time(), timezone.utc),
-            )
-        except signing.SignatureError as error:
-            raise faults.Fault(error.message, error_type=SIGNATURE_ERRORS[error.kind], status=403) from error
 
 
 _JSON = [("Content-Type", "application/json")]
