@@ -59,6 +59,8 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 def _read(server: Server, source: int) -> None:
     lines = stdio.Lines()
     wait = _Waiting(source)
+    if wait.woken is not None:
+        signal.set_wakeup_fd(wait.woken, warn_on_full_buffer=False)
     while wait.for_data():
         data = os.read(source, stdio.READ_BYTES)
         if not data:
@@ -68,17 +70,26 @@ def _read(server: Server, source: int) -> None:
 
 
 class _Waiting:
-    """Waits for data, or for the end of the process that started us. A file is always ready."""
+    """Waits for data, or for the end of the process that started us. A file is always ready.
+
+    Attributes:
+        woken: What to write to, to let it be looked whether a signal came: the kernel may give one to another thread,
+            and only the first thread serves them. None where that cannot be.
+    """
 
     def __init__(self, source: int) -> None:
         import select
 
         self._source = source
+        self.woken: int | None = None
         self._is_able = hasattr(select, "poll")
         if not self._is_able:  # Windows: reading must be the waiting
             return
         self._poller = select.poll()
         self._poller.register(source, select.POLLIN)
+        self._wakes, self.woken = os.pipe()
+        os.set_blocking(self.woken, False)
+        self._poller.register(self._wakes, select.POLLIN)
         try:
             self._parent = os.pidfd_open(os.getppid())
             self._poller.register(self._parent, select.POLLIN)
@@ -87,7 +98,14 @@ class _Waiting:
 
     def for_data(self) -> bool:
         """There is something to read, or the end; False: the parent is gone."""
-        return not self._is_able or any(descriptor == self._source for descriptor, _ in self._poller.poll())
+        while self._is_able:
+            ready = {descriptor for descriptor, _ in self._poller.poll()}
+            if self._source in ready:
+                break
+            if self._wakes not in ready:
+                return False
+            os.read(self._wakes, stdio.READ_BYTES)  # the signal itself is served meanwhile
+        return True
 
 
 def _close(server: Server) -> None:

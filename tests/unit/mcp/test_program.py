@@ -36,10 +36,18 @@ HELLO = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersi
 WAIT = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}\n'
 
 
+# The kernel gives a signal to any thread, and the first one does not wake up then.
+OTHER_THREAD = """
+import signal, threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+"""
+
+
 @contextlib.contextmanager
-def server() -> Iterator[subprocess.Popen[bytes]]:
+def server(program: str = PROGRAM) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", program],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -83,6 +91,16 @@ def test_it_ends_at_a_signal_without_a_word(number, is_busy):
         assert process.stderr.read() == (b"ended\n" if is_busy else b"")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_at_a_signal_that_another_thread_gets(number):
+    with server(OTHER_THREAD + PROGRAM) as process:
+        while state_of(process.pid) != b"S":  # it does not wait for the next message yet
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert process.wait(WAIT_SECONDS) == 0
+        assert process.stderr.read() == b""
+
+
 def test_it_ends_when_whoever_started_it_is_gone_though_its_input_stays_open():
     read, write = os.pipe()
     parent = subprocess.Popen(
@@ -112,12 +130,16 @@ def test_it_ends_when_whoever_started_it_is_gone_though_its_input_stays_open():
     os.close(write)
 
 
-def is_running(pid: int) -> bool:
+def state_of(pid: int) -> bytes:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+            return file.read().rpartition(b")")[2].split()[0]
     except OSError:
-        return False
+        return b"X"
+
+
+def is_running(pid: int) -> bool:
+    return state_of(pid) not in (b"Z", b"X")
 
 
 def test_what_is_sent_before_the_end_of_a_file_is_answered():
