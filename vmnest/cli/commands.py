@@ -71,10 +71,24 @@ _EXEC_NOTES = (
     "Ctrl+C is for the command; twice kills it. With -it the keys ~. at the beginning of a line leave it running."
 )
 _NOT_INPUT = "-i is --image here; standard input is handed on with --interactive, in a terminal with --interactive -t. "
+_USER = "It is --user USER here. "
 _NO_BACKGROUND = "For a sandbox that stays: vmnest create NAME, then vmnest exec --background NAME -- COMMAND. "
 _RUN_HABITS = {
+    **creation.HABITS,
     **dict.fromkeys(("-it", "-ti", "-i --"), _NOT_INPUT),
     **dict.fromkeys(("-d", "--detach", "--background"), _NO_BACKGROUND),
+    "--rm": "The sandbox of run is always removed: leave it out. ",
+    "--name": "The sandbox of run has no name. For one that has: vmnest create NAME, then vmnest exec NAME -- COMMAND. ",
+    "-u": _USER,
+}
+_EXEC_HABITS = {
+    **dict.fromkeys(("-d", "--detach"), "vmnest exec --background leaves a command running. "),
+    **dict.fromkeys(("-v", "--volume", "--mount"), "Files are copied: vmnest cp -r DIR NAME:PATH. "),
+    **dict.fromkeys(("-p", "--publish"), "Ports are forwarded: vmnest forward NAME -r PORT. "),
+    **dict.fromkeys(("--network", "--net"), "What it may reach is settled when it is made: vmnest create --help. "),
+    "--name": "The name of the sandbox needs no option: vmnest exec NAME -- COMMAND. ",
+    "--rm": "A sandbox is removed by vmnest rm NAME, and that of vmnest run by itself. ",
+    "-u": _USER,
 }
 _RUN_NOTES = "The sandbox is removed afterwards, whatever happens."
 
@@ -88,6 +102,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
             names="NAME",
             command="after names",
             notes=_EXEC_NOTES,
+            habits=_EXEC_HABITS,
             options=_InSandboxOptions,
         )
         _add_exec_options(parser, env="-e", interactive="-i")

@@ -164,9 +164,31 @@ def _idle_seconds(options: CreationOptions) -> int | None:
     return given.pop() if given else None
 
 
+# What users of docker type for a new sandbox.
+HABITS = {
+    **dict.fromkeys(
+        ("-v", "--volume", "--mount"),
+        "Directories are copied, not mounted: vmnest create NAME, then vmnest cp -r DIR NAME:PATH. ",
+    ),
+    **dict.fromkeys(
+        ("-p", "--publish", "--expose"), "Ports are forwarded: vmnest create NAME, then vmnest forward NAME -r PORT. "
+    ),
+    **dict.fromkeys(
+        ("--network", "--net"),
+        "It reaches what --egress-allow names (with --local), or its --egress-connector leads to. ",
+    ),
+}
+_CREATE_HABITS = {
+    **HABITS,
+    **dict.fromkeys(("-d", "--detach"), "A sandbox that is made stays until it is removed, or its time is up. "),
+    "--name": "The name needs no option: vmnest create NAME. ",
+    "--rm": "It stays: vmnest run makes one that is removed afterwards. ",
+}
+
+
 def build_parser(verb: verbs.Verb) -> words.Parser:
     """The verb's options."""
-    parser = words.Parser(verb.title, summary=verb.summary, names="NAME", options=_CreateOptions)
+    parser = words.Parser(verb.title, summary=verb.summary, names="NAME", habits=_CREATE_HABITS, options=_CreateOptions)
     add_options(parser)
     parser.switch("--replace", help="end the sandbox that has this name, if there is one, and take its place")
     return parser

@@ -132,6 +132,9 @@ _SEE_HELP = "vmnest --help lists the commands; options of a command come after i
 _OPTION_MEANT = {"help": "--help", "commands": "--help", "man": "--man", "manual": "--man", "tree": "--tree"}
 
 
+_LIKENESS = 0.7  # what is less alike is another word, and not this one misspelt
+
+
 def _closest(found: list[str]) -> str:
     """A question for the verb that was likely meant, or nothing."""
     from difflib import get_close_matches
@@ -140,7 +143,7 @@ def _closest(found: list[str]) -> str:
         return f"Did you mean vmnest {_OPTION_MEANT[found[0]]}? Of one command: vmnest COMMAND --help"
     # By the last word alone: "local" in common would make every verb of the group look alike.
     among = {verb.words[-1]: verb.title for verb in verbs.VERBS if verb.words[:-1] == tuple(found[:-1])}
-    close = get_close_matches(found[-1], [*among, *(verbs.GROUPS if len(found) == 1 else ())], n=1)
+    close = get_close_matches(found[-1], [*among, *(verbs.GROUPS if len(found) == 1 else ())], n=1, cutoff=_LIKENESS)
     elsewhere = [verb.title for verb in verbs.VERBS if verb.words[-1] == found[-1]]
     word = " ".join(found)
     other = [verbs.OTHER_WORDS[word]] if word in verbs.OTHER_WORDS else []

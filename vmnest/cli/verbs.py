@@ -122,7 +122,7 @@ OTHER_WORDS = {
     "describe": "inspect",
     "new": "create",
     **dict.fromkeys(("ssh", "sh", "console", "login"), "shell"),
-    **dict.fromkeys(("upload", "download", "put", "get", "push", "pull", "copy", "scp"), "cp"),
+    **dict.fromkeys(("upload", "download", "put", "push", "pull", "copy", "scp"), "cp"),
     "log": "logs",
     "top": "metrics NAME --watch",
     **dict.fromkeys(("stats", "usage"), "metrics"),

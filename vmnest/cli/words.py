@@ -287,7 +287,7 @@ def _take_option(parser: Parser, parts: Split, word: str, rest: list[str]) -> No
         _take_flag(parser, parts, flag, value=value if equals else None, rest=rest)
         return
     typed = word if word in parser.habits or rest[:1] != ["--"] else f"{word} --"
-    if typed in parser.habits and parts.wrong is None:
+    if typed in parser.habits and parts.wrong is None and _means_something(parser, word):
         parts.wrong = parser.wrong(f"{word} is not here what it is elsewhere", advice=parser.habits[typed])
     # "-qm512": switches, up to the first option with a value, whose value is what follows or the next word.
     letters = word[1:]
@@ -297,6 +297,11 @@ def _take_option(parser: Parser, parts: Split, word: str, rest: list[str]) -> No
             _take_flag(parser, parts, flag, value=letters or None, rest=rest)
             return
         _take_flag(parser, parts, flag, value=None, rest=rest)
+
+
+def _means_something(parser: Parser, word: str) -> bool:
+    """Each of its letters is an option here, or several are given: then it is not enough that there is none such."""
+    return len(word) > 2 or parser.is_known(word)
 
 
 def _take_flag(parser: Parser, parts: Split, flag: str, *, value: str | None, rest: list[str]) -> None:
