@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+from ..ops import moments
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
 __all__ = [
     "render_age",
@@ -90,7 +91,7 @@ def render_age(seconds: float) -> str:
 
 def render_age_since(moment: object) -> str | None:
     """The age of what began at this moment (``2026-11-29T12:00:00+00:00``); None if that is none."""
-    began = _parse(moment)
+    began = moments.from_iso(moment)
     if began is None:
         return None
     from datetime import datetime, timezone
@@ -103,7 +104,7 @@ def render_time_until(moment: object) -> str | None:
 
     ``7h59m``: in one unit, eight hours of which a second has passed would be seven.
     """
-    then = _parse(moment)
+    then = moments.from_iso(moment)
     if then is None:
         return None
     from datetime import datetime, timezone
@@ -117,16 +118,8 @@ def render_time_until(moment: object) -> str | None:
 
 def render_moment(moment: object) -> str | None:
     """A moment (as JSON has it) by the clock of this place: ``2026-11-29 13:00:00``; None if it is none."""
-    when = _parse(moment)
+    when = moments.from_iso(moment)
     return None if when is None else when.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _parse(moment: object) -> datetime | None:
-    if not isinstance(moment, str):
-        return None
-    from datetime import datetime
-
-    return datetime.fromisoformat(moment)
 
 
 def render_duration(seconds: int) -> str:

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from .. import settings
 from ..wire import names
-from . import prices
+from . import moments, prices
 from .prices import Range
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-__all__ = ["AMOUNTS", "Estimate", "Size", "estimate", "read_moment", "total"]
+__all__ = ["AMOUNTS", "Estimate", "Size", "estimate", "total"]
 
 AMOUNTS = ("per_hour", "so_far", "until_expiry")
 
@@ -110,7 +110,7 @@ def estimate(view: Mapping[str, object], size: Size, *, now: datetime) -> Estima
 
 def _amounts(view: Mapping[str, object], size: Size, *, now: datetime, reasons: list[str]) -> dict[str, Range | None]:
     state = view.get("state")
-    started = read_moment(view.get("started_at"))
+    started = moments.from_iso(view.get("started_at"))
     if state not in names.STATES or started is None:
         reasons.append(_why_unknown(view))
         return dict.fromkeys(AMOUNTS)
@@ -167,7 +167,7 @@ class _Rates:
 def _so_far(
     view: Mapping[str, object], rates: _Rates, *, started: datetime, now: datetime, reasons: list[str]
 ) -> Range | None:
-    ended = read_moment(view.get("terminated_at"))
+    ended = moments.from_iso(view.get("terminated_at"))
     if view.get("state") == names.TERMINATED and ended is None:
         reasons.append("when it ended is not known")
         return None
@@ -175,7 +175,7 @@ def _so_far(
     longest = view.get("max_duration_seconds")
     if isinstance(longest, int):
         seconds = min(seconds, Decimal(longest))  # our clock may be ahead of the service's
-    stopped = read_moment(view.get("stopped_at")) if view.get("state") == names.SUSPENDED else None
+    stopped = moments.from_iso(view.get("stopped_at")) if view.get("state") == names.SUSPENDED else None
     most = seconds if stopped is None else min(seconds, _seconds(started, stopped))
     return rates.over(seconds, least_running=_least_running(view, most), most_running=most)
 
@@ -192,21 +192,12 @@ def _least_running(view: Mapping[str, object], most: Decimal) -> Decimal:
 def _until_expiry(view: Mapping[str, object], rates: _Rates, *, started: datetime, now: datetime) -> Range:
     from ..control.microvms import LONGEST_LIFE_SECONDS
 
-    expires = read_moment(view.get("expires_at"))
+    expires = moments.from_iso(view.get("expires_at"))
     if expires is None:  # what a list tells of a MicroVM does not say; none lives longer
         return rates.over(LONGEST_LIFE_SECONDS - min(_seconds(started, now), Decimal(LONGEST_LIFE_SECONDS)))
     seconds = _seconds(now, expires)
     stays_awake = view.get("state") in _RUNNING and view.get("idle_policy") is None
     return rates.over(seconds, least_running=seconds if stays_awake else None)
-
-
-def read_moment(text: object) -> datetime | None:
-    """The moment that a text of JSON names, or None."""
-    if not isinstance(text, str):
-        return None
-    from datetime import datetime
-
-    return datetime.fromisoformat(text)
 
 
 def _seconds(start: datetime, end: datetime) -> Decimal:

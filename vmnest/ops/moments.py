@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["from_epoch", "to_iso"]
+__all__ = ["from_epoch", "from_iso", "to_iso"]
 
 
 def to_iso(moment: datetime, *, fractions: bool = False) -> str:
@@ -26,3 +26,12 @@ def from_epoch(seconds: float | None, *, fractions: bool = False) -> str | None:
         return to_iso(datetime.fromtimestamp(seconds, timezone.utc), fractions=fractions)
     except (OverflowError, ValueError, OSError):
         return None
+
+
+def from_iso(text: object) -> datetime | None:
+    """The moment that a member of JSON tells; None if that is no text."""
+    if not isinstance(text, str):
+        return None
+    from datetime import datetime
+
+    return datetime.fromisoformat(text)

@@ -7,7 +7,7 @@ import time
 from .. import errors, registry, settings
 from ..deadline import Deadline
 from ..wire import names
-from . import crowd, inventory, removal, views
+from . import crowd, inventory, moments, removal, views
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,9 +85,8 @@ def _action(view: Mapping[str, object], *, older_than: float | None, now: float)
 
 def _seconds(moment: object) -> float | None:
     """A view's moment in seconds since the epoch."""
-    from datetime import datetime
-
-    return datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else None
+    found = moments.from_iso(moment)
+    return None if found is None else found.timestamp()
 
 
 def prune_sandboxes(

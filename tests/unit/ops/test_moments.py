@@ -25,7 +25,14 @@ def test_a_moment_has_its_offset_whatever_its_own_zone_is(offset):
 def test_what_is_written_can_be_read_again(seconds):
     text = moments.from_epoch(seconds, fractions=True)
     assert text is not None
-    assert abs(datetime.fromisoformat(text).timestamp() - seconds) < 0.002
+    moment = moments.from_iso(text)
+    assert moment is not None
+    assert abs(moment.timestamp() - seconds) < 0.002
+
+
+@pytest.mark.parametrize("member", [None, 1764502745, {"at": "2026-11-30"}])
+def test_what_is_no_text_is_no_moment(member):
+    assert moments.from_iso(member) is None
 
 
 @pytest.mark.parametrize("seconds", [None, float("nan"), float("inf"), 1e300, -1e300])
