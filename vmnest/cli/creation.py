@@ -21,7 +21,6 @@ __all__ = ["CreationOptions", "add_options", "build_parser", "demand", "remark_w
 # The service's bounds, here too: an error names the option, and help tells them without loading what knows them.
 SHORTEST_IDLE_SECONDS = 60
 DEFAULT_IDLE_SECONDS = 900
-LONGEST_SECONDS = 28_800
 
 
 class CreationOptions(words.Options):
@@ -85,7 +84,7 @@ def _add_what_it_is(parser: words.Parser) -> None:
 
 
 def _add_how_long_it_lives(parser: words.Parser) -> None:
-    parse_idle = values.parse_seconds_from(SHORTEST_IDLE_SECONDS, LONGEST_SECONDS)
+    parse_idle = values.parse_seconds_from(SHORTEST_IDLE_SECONDS, names.LONGEST_LIFE_SECONDS)
     parser.option(
         "--idle",
         metavar="SECONDS",
@@ -97,15 +96,15 @@ def _add_how_long_it_lives(parser: words.Parser) -> None:
     parser.option(
         "--suspended-for",
         metavar="SECONDS",
-        kind=values.parse_seconds_from(0, LONGEST_SECONDS),
+        kind=values.parse_seconds_from(0, names.LONGEST_LIFE_SECONDS),
         help="end it when it was suspended for so long; 0: end it instead of suspending it "
-        f"(default: {LONGEST_SECONDS})",
+        f"(default: {names.LONGEST_LIFE_SECONDS})",
     )
     parser.option(
         "--max-duration",
         metavar="SECONDS",
-        kind=values.parse_seconds_from(1, LONGEST_SECONDS),
-        help=f"end it after so long in any case, suspended or not (default, and most: {LONGEST_SECONDS})",
+        kind=values.parse_seconds_from(1, names.LONGEST_LIFE_SECONDS),
+        help=f"end it after so long in any case, suspended or not (default, and most: {names.LONGEST_LIFE_SECONDS})",
     )
     parser.switch("--no-auto-resume", help="once suspended, no request resumes it; vmnest start and exec do")
 

@@ -10,10 +10,12 @@ from .. import errors
 from ..aws.service import Service
 from ..deadline import Deadline
 from ..wire import names
+from ..wire.names import LONGEST_LIFE_SECONDS
 from . import answers, local_options
 
+__all__ = ["LONGEST_LIFE_SECONDS", "IdlePolicy", "MicroVM", "MicroVMSummary", "MicroVMs", "RunSpec"]
+
 DEFAULT_IDLE_SECONDS = 900
-LONGEST_LIFE_SECONDS = 28_800
 LARGEST_PAGE = 50  # of a listing
 _AWS_IMAGES = "Check its ARN and region; to run, a version of it must be SUCCESSFUL and ACTIVE."
 _LOCAL_IMAGES = f"vmnest --local image ls lists them; the one that is always there is {names.LOCAL_IMAGE_NAME}."

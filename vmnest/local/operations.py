@@ -27,7 +27,6 @@ from . import (
 
 Wire = Mapping[str, object]
 
-MAX_LIFETIME_SECONDS = 28800
 MAX_TOKEN_MINUTES = 60
 _MOST_STARTED = 1 << 53
 _MIB = 2**20
@@ -83,7 +82,7 @@ def _spec(cloud: Cloud, image: images.Runnable, call: Call) -> records.Spec:
         image_version=image.image_version,
         execution_role_arn=_text(params, "executionRoleArn"),
         idle_policy=_mapping(params, "idlePolicy"),
-        max_seconds=_number(params, "maximumDurationInSeconds", MAX_LIFETIME_SECONDS),
+        max_seconds=_number(params, "maximumDurationInSeconds", names.LONGEST_LIFE_SECONDS),
         ingress=connectors.check_ingress(_texts(params, "ingressNetworkConnectors")),
         egress=connectors.check_egress(
             _texts(params, "egressNetworkConnectors") or image.egress, state_of=cloud.connectors.state_of

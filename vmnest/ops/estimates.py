@@ -190,11 +190,9 @@ def _least_running(view: Mapping[str, object], most: Decimal) -> Decimal:
 
 
 def _until_expiry(view: Mapping[str, object], rates: _Rates, *, started: datetime, now: datetime) -> Range:
-    from ..control.microvms import LONGEST_LIFE_SECONDS
-
     expires = moments.from_iso(view.get("expires_at"))
     if expires is None:  # what a list tells of a MicroVM does not say; none lives longer
-        return rates.over(LONGEST_LIFE_SECONDS - min(_seconds(started, now), Decimal(LONGEST_LIFE_SECONDS)))
+        return rates.over(names.LONGEST_LIFE_SECONDS - min(_seconds(started, now), Decimal(names.LONGEST_LIFE_SECONDS)))
     seconds = _seconds(now, expires)
     stays_awake = view.get("state") in _RUNNING and view.get("idle_policy") is None
     return rates.over(seconds, least_running=seconds if stays_awake else None)

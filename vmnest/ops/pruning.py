@@ -20,7 +20,7 @@ PRUNE_SECONDS = 120.0
 FORGET = "forget"
 END = "end"
 # What the service allows at most, and for clocks that differ some more: after that no MicroVM of a record is left.
-_LONGEST_LIFE_SECONDS = 28_800 + 900
+_LONGEST_LIFE_SECONDS = names.LONGEST_LIFE_SECONDS + 900
 _TOLD = ("name", "microvm_id", "target", "region", "state", "image_arn", "created_at", "started_at")
 
 

@@ -47,6 +47,7 @@ TERMINATED = "TERMINATED"
 UNKNOWN = "UNKNOWN"  # no word of the service: what we say where it was not asked, or could not be
 STATES = (PENDING, RUNNING, SUSPENDING, SUSPENDED, TERMINATING, TERMINATED)
 ENDED_STATES = (TERMINATING, TERMINATED)
+LONGEST_LIFE_SECONDS = 28_800  # a MicroVM's, suspended or not
 
 # x-aws-proxy-error values, and the bodies of refusals, as recorded from the live proxy.
 APP_CONNECT_FAILED = "APP_CONNECT_FAILED"

@@ -13,6 +13,7 @@ from vmnest.cli import creation
 from vmnest.cli.main import main
 from vmnest.control import microvms
 from vmnest.sandbox import wishes
+from vmnest.wire import names
 
 ARN = "arn:aws:lambda:eu-west-1:111122223333:microvm-image:demo"
 REFUSAL = json_answer(400, {"message": "no"}, headers={"x-amzn-errortype": "ValidationException"})
@@ -139,4 +140,4 @@ def test_the_bounds_are_those_of_the_service() -> None:
     policy = microvms.IdlePolicy()
     assert creation.SHORTEST_IDLE_SECONDS == wishes.SHORTEST_IDLE_SECONDS
     assert policy.max_idle_duration_seconds == creation.DEFAULT_IDLE_SECONDS
-    assert policy.suspended_duration_seconds == creation.LONGEST_SECONDS == microvms.LONGEST_LIFE_SECONDS
+    assert policy.suspended_duration_seconds == names.LONGEST_LIFE_SECONDS
