@@ -11,7 +11,7 @@ import json
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .. import deadline, errors
 from .._guest.agentd import wire
@@ -39,8 +39,7 @@ _LIMIT_NAME = re.compile(r"[a-z]{1,16}")
 RlimitValue = int | tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(NamedTuple):
     """What is to be run, as a caller says it; ``build_exec`` and ``build_process`` check it.
 
     Attributes:

@@ -17,8 +17,7 @@ import functools
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import errors
 from .._guest.agentd import wire
@@ -48,8 +47,7 @@ _logger = logging.getLogger(__name__)
 _TRANSIENT = (errors.EndpointUnavailableError, errors.EndpointThrottledError, errors.ConnectError)
 
 
-@dataclass(frozen=True)
-class Health:
+class Health(NamedTuple):
     """What the agent says about itself.
 
     Attributes:

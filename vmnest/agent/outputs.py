@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from .. import errors
@@ -51,8 +50,7 @@ class Exit(NamedTuple):
     timed_out: bool
 
 
-@dataclass(frozen=True)
-class ProcessInfo:
+class ProcessInfo(NamedTuple):
     """What the agent knows of a process.
 
     Attributes:

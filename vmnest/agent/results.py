@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .. import errors
 
 __all__ = ["ExecResult", "Missing", "parse_exit", "whole_characters"]
 
 
-@dataclass(frozen=True)
 class Missing:
     """Output that was not kept, in the middle of what was.
 
@@ -20,12 +19,23 @@ class Missing:
         count: How many bytes it had; 0 if it is only known that this stream may have lost some of ``either_missing``.
     """
 
-    position: int
-    count: int
+    __slots__ = ("count", "position")
+
+    def __init__(self, position: int, count: int) -> None:
+        self.position = position
+        self.count = count
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Missing) and (self.position, self.count) == (other.position, other.count)
+
+    def __hash__(self) -> int:
+        return hash((self.position, self.count))
+
+    def __repr__(self) -> str:
+        return f"Missing(position={self.position}, count={self.count})"
 
 
-@dataclass(frozen=True)
-class ExecResult:
+class ExecResult(NamedTuple):
     """The end of a command in a sandbox.
 
     Attributes:

@@ -7,7 +7,7 @@ every command loads knows of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .. import errors, settings
 from .. import target as targets
@@ -15,8 +15,7 @@ from .. import target as targets
 __all__ = ["Wiring", "egress_connector", "is_of_one_account", "resolve"]
 
 
-@dataclass(frozen=True)
-class Wiring:
+class Wiring(NamedTuple):
     """What a sandbox starts from, and where.
 
     Attributes:
@@ -29,7 +28,7 @@ class Wiring:
     place: targets.Target
     image: str
     role: str | None
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str]
 
 
 def resolve(

@@ -6,8 +6,7 @@ The service checks all of this too, but later, one call at a time, and in its ow
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import errors, settings
 from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy
@@ -21,10 +20,10 @@ __all__ = ["Wish", "check", "check_port", "connector_arns", "with_egress"]
 LONGEST_PAYLOAD_BYTES = 4096
 SHORTEST_IDLE_SECONDS = 60
 TOO_MANY_CPUS = 1024
+NO_SOURCES: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(NamedTuple):
     """What is asked for, with the target's defaults filled in. The payload may be a secret: nothing shows it."""
 
     name: str
@@ -35,14 +34,18 @@ class Wish:
     maximum_duration_seconds: int
     ingress: Sequence[str]
     egress: Sequence[str]
-    run_payload: str | None = field(repr=False)
+    run_payload: str | None
     cpus: float | None
     memory_mib: int | None
     agent_port: int
     labels: Mapping[str, str]
     log_group: str | None = None
     egress_allow: Sequence[str] = ()
-    sources: Mapping[str, str] = field(default_factory=dict)  # what infrastructure offered, see ``wiring``
+    sources: Mapping[str, str] = NO_SOURCES  # what infrastructure offered, see ``wiring``
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value in self._asdict().items() if name != "run_payload")
+        return f"Wish({', '.join(shown)})"
 
 
 def check(wish: Wish, *, place: Target) -> None:
@@ -77,7 +80,7 @@ def with_egress(wish: Wish, *, is_local: bool) -> Wish:
     allowed = egress.parse(wish.egress_allow).texts
     if is_local:
         is_open = any(isinstance(each, str) and _is_internet(each) for each in wish.egress)
-        return replace(wish, egress_allow=egress.parse([*allowed, *([egress.INTERNET] if is_open else [])]).texts)
+        return wish._replace(egress_allow=egress.parse([*allowed, *([egress.INTERNET] if is_open else [])]).texts)
     if allowed != (egress.INTERNET,):
         raise errors.UsageError(
             f"on AWS a sandbox cannot be held to {' and '.join(text for text in allowed if text != egress.INTERNET)}",
@@ -89,7 +92,7 @@ def with_egress(wish: Wish, *, is_local: bool) -> Wish:
             f"{egress.INTERNET} is allowed, and another egress connector is given",
             hint="A connector to a VPC takes the place of the one to the internet: leave one of them out.",
         )
-    return replace(wish, egress=wish.egress or (names.INTERNET_EGRESS,), egress_allow=())
+    return wish._replace(egress=wish.egress or (names.INTERNET_EGRESS,), egress_allow=())
 
 
 def _is_internet(connector: str) -> bool:

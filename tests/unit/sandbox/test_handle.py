@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import threading
@@ -54,7 +53,7 @@ def create(
 ) -> Sandbox:
     place: Any = FakePlace(control, environ=environ)
     return Sandbox._launch(
-        dataclasses.replace(WISH, **wish),
+        WISH._replace(**wish),
         place=place,
         records=records,
         deadline=Deadline(timeout),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -28,7 +27,7 @@ def records(tmp_path: Path) -> registry.Registry:
 
 
 def plan(control: FakeControl, *, kind: str = settings.TARGET_AWS, **changes: Any) -> tuple[registry.Record, RunSpec]:
-    wish = dataclasses.replace(WISH, **changes)
+    wish = WISH._replace(**changes)
     place: Any = FakePlace(control, kind=kind)
     fake: Any = control
     return launch.plan(wish, place=place, control=fake, deadline=NEVER)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -22,11 +21,11 @@ ONE: Any = 1
 
 def check(**changes: Any) -> None:
     place: Any = FakePlace(FakeControl("https://vm.example"))
-    wishes.check(dataclasses.replace(WISH, **changes), place=place)
+    wishes.check(WISH._replace(**changes), place=place)
 
 
 def arns(**changes: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return wishes.connector_arns(dataclasses.replace(WISH, **{"egress": (), **changes}), region="eu-west-1")
+    return wishes.connector_arns(WISH._replace(**{"egress": (), **changes}), region="eu-west-1")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +84,7 @@ def test_a_payload_that_is_too_long_tells_its_size_in_bytes() -> None:
 
 
 def test_no_representation_of_a_wish_shows_its_payload() -> None:
-    assert "hush" not in repr(dataclasses.replace(WISH, run_payload="hush"))
+    assert "hush" not in repr(WISH._replace(run_payload="hush"))
 
 
 # -- connectors --------------------------------------------------------------------------------------------------------
@@ -134,7 +133,7 @@ def test_connectors_that_there_are_not_or_too_many_are_refused(change: dict[str,
 
 
 def reaching(*, is_local: bool, **changes: Any) -> tuple[list[str], list[str]]:
-    wish = wishes.with_egress(dataclasses.replace(WISH, **{"egress": (), **changes}), is_local=is_local)
+    wish = wishes.with_egress(WISH._replace(**{"egress": (), **changes}), is_local=is_local)
     return list(wish.egress), list(wish.egress_allow)
 
 
