@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -25,6 +27,7 @@ from vmnest.mcp import resources  # noqa: E402
 from vmnest.mcp.tools import table  # noqa: E402
 
 README = ROOT / "README.rst"
+MEASURED = ROOT / "tools" / "bench" / "measured"
 SHOWN_PATH = "/home/ada/.local/bin/vmnest"
 PART = re.compile(r"^(\.\. generated: (.+)\n)(?:.*\n)*?(\.\. end of generated\n)", re.MULTILINE)
 
@@ -131,6 +134,65 @@ def render_mcp_config(client: str) -> str:
     return f"**{title}** (``vmnest mcp config {client}``): {host.place}::\n\n{indented.rstrip()}"
 
 
+def _load_measured(name: str) -> dict[str, Any]:
+    """What ``tools/bench/run --json`` has written."""
+    found: dict[str, Any] = json.loads((MEASURED / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _show(value: float | None, unit: str) -> str:
+    """A measured value as short as it is exact."""
+    if value is None:
+        return "-"
+    digits = 0 if abs(value) >= 100 or value == int(value) else 1 if abs(value) >= 10 else 2
+    text = f"{value:,.{digits}f}"
+    return f"{text.lstrip('-') if float(text.replace(',', '')) == 0 else text} {unit}".rstrip()
+
+
+def render_machine() -> str:
+    """On what was measured."""
+    told = _load_measured("figures")["machine"]
+    lines = (
+        f"Measured on {told['date']} with Python {told['python']} and botocore {told['botocore']}, on",
+        f"{told['cores']} cores ({told['processor']}, {told['architecture']}), {told['memory_gib']} GiB of memory and "
+        f"Linux {told['kernel']}.",
+    )
+    return "\n".join(lines)
+
+
+def render_figures() -> str:
+    """What ``tools/bench/run`` has measured."""
+    rows = (
+        (
+            row["name"],
+            _show(row["ours"], row["unit"]),
+            _show(row["theirs"], row["unit"]),
+            "-" if row["ratio"] is None else f"{row['ratio']:.3f}",
+            "-" if row["goal"] is None else f"{row['goal']:g}",
+        )
+        for row in _load_measured("figures")["figures"]
+    )
+    return render_table(("Median", "vmnest", "0.1.2", "Ratio", "Goal"), rows)
+
+
+def render_growth() -> str:
+    """What ``tools/bench/run --scale`` has measured: of each side the price of nothing and that of one more."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in _load_measured("growth")["growth"]:
+        found.setdefault(row["name"], {})[row["side"]] = row
+    rows = []
+    for name, sides in found.items():
+        (first, *_) = sides.values()
+        cells = ("-" if side not in sides else _show_line(sides[side]) for side in ("ours", "theirs"))
+        rows.append((name, first["per"], *cells))
+    return render_table(("Cost", "Of each", "vmnest", "0.1.2"), rows)
+
+
+def _show_line(row: dict[str, Any]) -> str:
+    sizes = [int(size) for size in row["medians"]]
+    return f"{_show(row['fixed'], row['unit'])} + {row['slope']:.2g} {row['unit']} (to {max(sizes):,})"
+
+
 RENDERERS: dict[str, Callable[..., str]] = {
     "settings": render_settings,
     "statuses": render_statuses,
@@ -141,6 +203,9 @@ RENDERERS: dict[str, Callable[..., str]] = {
     "mcp-tools": render_mcp_tools,
     "mcp-resources": render_mcp_resources,
     "mcp-config": render_mcp_config,
+    "machine": render_machine,
+    "figures": render_figures,
+    "growth": render_growth,
 }
 
 
