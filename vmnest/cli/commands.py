@@ -78,7 +78,7 @@ _RUN_HABITS = {
     **dict.fromkeys(("-it", "-ti", "-i --"), _NOT_INPUT),
     **dict.fromkeys(("-d", "--detach", "--background"), _NO_BACKGROUND),
     "--rm": "The sandbox of run is always removed: leave it out. ",
-    "--name": "The sandbox of run has no name. For one that has: vmnest create NAME, then vmnest exec NAME -- COMMAND. ",
+    "--name": "The sandbox of run has no name. One that has: vmnest create NAME, then vmnest exec NAME -- COMMAND. ",
     "-u": _USER,
 }
 _EXEC_HABITS = {

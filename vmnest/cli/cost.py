@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ops import cost
-from . import inventory, output, render, tables, terminal, words
+from . import inventory, output, render, tables, terminal, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,11 +18,14 @@ LEAST_ROOM = 20  # in a narrower window nothing is readable anyway
 
 class _Options(words.Options):
     all: bool = False
+    memory: int | None
+    hours: float | None
 
 
 _NOTES = (
     "An estimate in US dollars, with published prices; what it takes for granted stands below the table.\n"
-    "Without a NAME: of all sandboxes that have one. Sandboxes on this machine cost nothing."
+    "Without a NAME: of all sandboxes that have one. Sandboxes on this machine cost nothing. --memory tells what one\n"
+    "of that size would cost on AWS, without an account."
 )
 
 
@@ -31,29 +34,63 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
     parser = words.Parser(
         verb.title,
         summary=verb.summary,
-        names="[NAME]",
+        names="[NAME...]",
         notes=_NOTES,
-        with_more="Without a NAME all are listed. ",
         options=_Options,
     )
     parser.switch("--all", help="also MicroVMs that have no name here, and all images of the account")
+    parser.option(
+        "--memory",
+        metavar="MIB",
+        kind=values.parse_memory,
+        help="what a sandbox of that memory would cost, instead: 512, 1024, 2048, 4096 or 8192",
+    )
+    parser.option("--hours", metavar="H", kind=_parse_hours, help="with --memory: running for so long (default: 8)")
     return parser
+
+
+def _parse_hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours <= cost.MOST_HOURS:
+        raise ValueError(f"must be a number of hours, up to {cost.MOST_HOURS}: {text!r}")
+    return hours
 
 
 def run(verb: verbs.Verb, options: words.Options) -> int:
     """Do it."""
     assert isinstance(options, _Options)
-    name = options.names[0] if options.names else None
-    if name is not None and options.all:
+    if options.memory is not None or options.hours is not None:
+        _quote(verb, options)
+        return 0
+    if options.names and options.all:
         raise build_parser(verb).wrong("a NAME and --all contradict each other", advice="Leave one of them out. ")
     output.remark_unusual_place(options=options)
     with output.progress("asking for states and sizes", options=options):
-        data = cost.estimate_cost(name=name, unnamed=options.all, local=options.local or None, region=options.region)
+        data = cost.estimate_cost(
+            names=options.names, unnamed=options.all, local=options.local or None, region=options.region
+        )
     output.result(data, options=options, text="\n".join(_parts(data)))
     if not data["sandboxes"]:
         output.remark(f"there are no sandboxes{' on this machine' if options.local else ''}", options=options)
     output.remark_failures(_remarks(data), options=options)
     return 0
+
+
+def _quote(verb: verbs.Verb, options: _Options) -> None:
+    """What one would cost."""
+    if options.memory is None:
+        raise build_parser(verb).wrong("--hours is for --memory alone", advice="Give both. ")
+    if options.names or options.all:
+        raise build_parser(verb).wrong("--memory is of no sandbox that there is", advice="Leave NAME and --all out. ")
+    data = cost.quote_cost(memory=options.memory, hours=cost.LONGEST_HOURS if options.hours is None else options.hours)
+    heads = ("MEMORY", "CPUS", "RUNNING, 1 H", "SUSPENDED, 1 H", f"RUNNING, {data['hours']:g} H")
+    columns = [tables.Column(head, right=True) for head in heads]
+    amounts = (render_amount(data[name]) for name in ("running_hour", "suspended_hour", "running"))
+    sheet = output.table(columns, [(f"{data['memory']} MiB", f"{data['cpus']:g}", *amounts)])
+    output.result(data, options=options, text=f"{sheet}\n{_told(data)}")
 
 
 _AFTER_NAME = (
@@ -89,12 +126,18 @@ def _parts(data: Mapping[str, object]) -> Iterator[str]:
         if len(rows) > 1:
             rows.append(("TOTAL", "", "", "", render_amount(total["images_per_month"])))
         yield output.table(_IMAGES, rows)
+    told = _told(data)
+    if told:
+        yield told
+
+
+def _told(data: Mapping[str, object]) -> str:
+    """What the amounts take for granted."""
     assumptions = data["assumptions"]
     assert isinstance(assumptions, list)
     if len(assumptions) == 1:
-        yield _wrapped(assumptions[0])
-    elif assumptions:
-        yield "An estimate:\n" + "".join(_wrapped(line, mark="- ") for line in assumptions)
+        return _wrapped(assumptions[0])
+    return "An estimate:\n" + "".join(_wrapped(line, mark="- ") for line in assumptions) if assumptions else ""
 
 
 def _wrapped(line: str, *, mark: str = "") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors, settings
 from ..deadline import Deadline
-from . import estimates, image_sizes, inventory, prices, sandboxes
+from . import crowd, estimates, image_sizes, inventory, prices, sandboxes, views
 from .estimates import Size
 from .prices import Range
 
@@ -15,16 +15,21 @@ if TYPE_CHECKING:
     from .image_sizes import Key, Sizes
     from .inventory import Place
 
-__all__ = ["estimate_cost"]
+__all__ = ["estimate_cost", "quote_cost"]
 
 ASK_SECONDS = 60.0
+LONGEST_HOURS = 8.0  # no MicroVM lives longer
+MOST_HOURS = 1_000_000  # of many, one after the other
 
+_ABOUT_TIME = (
+    "How long a sandbox was suspended is not known. The most is if it never was, but for a stop that it is still in; "
+    "the least is if it was as soon as its idle policy allows, and is so from now on.",
+)
 _ABOUT_SANDBOXES = (
     f"Prices are those of {prices.REGION} as of {prices.AS_OF}; another region may have others.",
     "A sandbox that runs is taken to keep to its baseline; what it uses beyond that is billed on top, up to four times "
     "as much.",
-    "How long a sandbox was suspended is not known. The most is if it never was, but for a stop that it is still in; "
-    "the least is if it was as soon as its idle policy allows, and is so from now on.",
+    *_ABOUT_TIME,
     "How large a snapshot is while a sandbox is suspended is not known: at most all its memory and its disk.",
     f"Left out are suspends and resumes (${prices.TABLE['snapshot_write_gb']} and ${prices.TABLE['snapshot_read_gb']} "
     "per GB of the snapshot, each time), logs, traffic and taxes.",
@@ -38,7 +43,7 @@ _ABOUT_LOCAL = "Sandboxes on this machine cost nothing."
 
 def estimate_cost(
     *,
-    name: str | None = None,
+    names: Sequence[str] = (),
     unnamed: bool = False,
     local: bool | None = None,
     region: str | None = None,
@@ -51,7 +56,7 @@ def estimate_cost(
     images is apart, and by the month. Sandboxes on this machine cost nothing.
 
     Args:
-        name: Of this sandbox only.
+        names: Of these sandboxes only.
         unnamed: Also of the MicroVMs that have no name here and have not ended, and of all images of the account.
         local: True: only those on this machine; False: only those on AWS.
         region: AWS region to ask, instead of the recorded ones.
@@ -61,8 +66,8 @@ def estimate_cost(
 
     deadline = Deadline(timeout)
     places: list[Place] = []
-    if name is not None:
-        found = [sandboxes.show_sandbox(name=name, local=local, region=region, timeout=timeout)]
+    if names:
+        found = _show(names, local=local, region=region, deadline=deadline)
     else:
         places, found = inventory.survey(unnamed=unnamed, local=local, region=region, timeout=timeout)
     billed = [view for view in found if view["target"] != settings.TARGET_LOCAL]
@@ -83,6 +88,48 @@ def estimate_cost(
             has_billed=bool(billed), has_images=bool(known), has_local=len(billed) < len(found)
         ),
         **({"failed": failed} if failed else {}),
+    }
+
+
+def _show(
+    names: Sequence[str], *, local: bool | None, region: str | None, deadline: Deadline
+) -> list[dict[str, object]]:
+    """What is known of sandboxes. Of one alone it is an error that the service cannot be asked; else it is told."""
+    records = [sandboxes.require(name, local=local) for name in dict.fromkeys(names)]
+    controls = views.Controls(region=region, deadline=deadline)
+    for record in records:
+        controls.try_reach(record)  # before threads do
+    look = views.Look(region=region, deadline=deadline, controls=controls)
+    return crowd.map_parallel(look.closely_at if len(records) == 1 else look.at, records)
+
+
+def quote_cost(*, memory: int, hours: float = LONGEST_HOURS) -> dict[str, object]:
+    """Estimate what a sandbox of a size would cost on AWS, in US dollars. Asks nobody, and needs no account.
+
+    Args:
+        memory: Its memory in MiB: 512, 1024, 2048, 4096 or 8192.
+        hours: How long it runs.
+    """
+    from decimal import Decimal
+
+    from ..control.image_specs import MEMORY_CLASSES_MIB
+
+    if memory not in MEMORY_CLASSES_MIB:
+        sizes = ", ".join(map(str, MEMORY_CLASSES_MIB))
+        raise errors.UsageError(f"no memory of a MicroVM on AWS: {memory} MiB", hint=f"In MiB it is one of {sizes}.")
+    if not 0 < hours <= MOST_HOURS:
+        raise errors.UsageError(f"hours must be a number up to {MOST_HOURS}: {hours}")
+    running = prices.Range(prices.running_second(memory)).times(3600)
+    return {
+        "memory": memory,
+        "cpus": memory / prices.MIB_PER_VCPU,
+        "hours": hours,
+        "running_hour": running.to_json(),
+        "suspended_hour": prices.suspended_second(memory).times(3600).to_json(),
+        "running": running.times(Decimal(str(hours))).to_json(),
+        "currency": prices.CURRENCY,
+        "prices": {"as_of": prices.AS_OF, "region": prices.REGION, **_table()},
+        "assumptions": [line for line in _ABOUT_SANDBOXES if line not in _ABOUT_TIME],
     }
 
 

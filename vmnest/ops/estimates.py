@@ -60,7 +60,7 @@ class Estimate:
 
     Attributes:
         view: The sandbox, as ``ls`` knows it.
-        memory_mib: Its baseline; None if that is not known, and for a local one, of which it does not matter.
+        memory_mib: Its baseline; of a local one, what it may use at most. None if that is not known.
         amounts: In dollars, by the names in ``AMOUNTS``; None where something that it takes is not known.
         reasons: Why an amount is None, or what it leaves out.
     """
@@ -102,7 +102,10 @@ def estimate(view: Mapping[str, object], size: Size, *, now: datetime) -> Estima
         now: The time.
     """
     if view.get("target") == settings.TARGET_LOCAL:
-        return Estimate(view, memory_mib=None, amounts=dict.fromkeys(AMOUNTS, _NOTHING), reasons=())
+        details = view.get("local_details")
+        memory = details.get("memory") if isinstance(details, dict) else None
+        memory = memory if isinstance(memory, int) else None
+        return Estimate(view, memory_mib=memory, amounts=dict.fromkeys(AMOUNTS, _NOTHING), reasons=())
     reasons: list[str] = []
     amounts = _amounts(view, size, now=now, reasons=reasons)
     return Estimate(view, memory_mib=size.memory_mib, amounts=amounts, reasons=reasons)

@@ -119,7 +119,6 @@ def test_json_is_the_same_data(priced: Account, capfd: pytest.CaptureFixture[str
 def test_a_name_and_all_contradict_each_other(priced: Account, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "web", "--all"]) == 2
     assert "contradict" in capfd.readouterr().err
-    assert main(["cost", "a", "b"]) == 2
     assert main(["cost", "none"]) == 3
 
 
@@ -142,3 +141,33 @@ def test_amounts_are_as_exact_as_they_are_worth(low: float, high: float, text: s
 
 def test_no_amount_is_no_text() -> None:
     assert cost.render_amount(None) is None
+
+
+def test_what_a_size_would_cost_takes_no_account(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    assert main(["cost", "--memory", "512", "--hours", "100"]) == 0
+    sheet, told = capfd.readouterr().out.split("\n\n")
+    heads, row = (re.split("  +", line.strip()) for line in sheet.splitlines())
+    assert heads == ["MEMORY", "CPUS", "RUNNING, 1 H", "SUSPENDED, 1 H", "RUNNING, 100 H"]
+    assert row == ["512 MiB", "0.25", "$0.0315", "up to $0.0011", "$3.15"]
+    assert told.startswith("An estimate:\n- Prices are those of us-east-1 as of 2026-09")
+    assert main(["cost", "--memory", "1GiB", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["hours"] == 8
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["--hours", "3"], "--hours is for --memory alone"),
+        (["--memory", "512", "web"], "--memory is of no sandbox"),
+        (["--memory", "512", "--all"], "--memory is of no sandbox"),
+        (["--memory", "513"], "no memory of a MicroVM on AWS: 513 MiB"),
+        (["--memory", "512", "--hours", "-1"], "must be a number of hours"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_meant_is_refused(line: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", *line]) == 2
+    assert said in capfd.readouterr().err

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from tests.support import notes
 from tests.support.costs import MIB, Account, microvm
-from vmnest import errors, registry
+from vmnest import errors, registry, rendezvous
 from vmnest.ops import cost
 from vmnest.registry import Record
 
@@ -79,10 +80,42 @@ def test_it_is_said_to_be_an_estimate_with_its_prices_and_their_date(priced: Acc
 def test_one_sandbox_alone(priced: Account) -> None:
     put(priced, "web")
     put(priced, "other")
-    (web,) = items(cost.estimate_cost(name="web"), "sandboxes")
+    (web,) = items(cost.estimate_cost(names=["web"]), "sandboxes")
     assert web["name"] == "web"
     with pytest.raises(errors.SandboxNotFoundError):
-        cost.estimate_cost(name="none")
+        cost.estimate_cost(names=["web", "none"])
+
+
+def test_several_by_their_names_each_once_and_one_that_is_not_known_is_told(priced: Account) -> None:
+    for name in ("a", "b", "c"):
+        put(priced, name)
+    priced.refused.append("/microvms/microvm-c$")
+    data = cost.estimate_cost(names=["c", "a", "a"])
+    assert [each["name"] for each in items(data, "sandboxes")] == ["c", "a"]
+    assert "not authorized" in str(items(data, "sandboxes")[0]["reasons"])
+    with pytest.raises(errors.AccessDeniedError):
+        cost.estimate_cost(names=["c"])
+
+
+@pytest.mark.usefixtures("no_daemon")
+def test_of_sandboxes_on_this_machine_the_memory_is_told(priced: Account) -> None:
+    notes.leave_note(rendezvous.folder(prepare=True), "microvm-here")
+    registry.open_default().put(Record("here", microvm_id="microvm-here", target="local", region="us-east-1"))
+    (here,) = items(cost.estimate_cost(names=["here"]), "sandboxes")
+    assert here["memory"] == 512
+
+
+def test_a_sandbox_that_there_is_not_is_priced_by_its_size() -> None:
+    data = cost.quote_cost(memory=2048, hours=2)
+    assert bounds(data["running_hour"]) == (HOUR, HOUR)
+    assert bounds(data["suspended_hour"]) == pytest.approx((0, 16 * 0.0001111111))
+    assert bounds(data["running"]) == pytest.approx((2 * HOUR, 2 * HOUR))
+    assert data["cpus"] == 1
+    assert "us-east-1" in str(data["assumptions"])
+    assert "idle policy" not in str(data["assumptions"])
+    for wrong in ({"memory": 1000}, {"memory": 512, "hours": 0}, {"memory": 512, "hours": float("nan")}):
+        with pytest.raises(errors.UsageError):
+            cost.quote_cost(**wrong)  # type: ignore[arg-type]
 
 
 def test_a_size_that_cannot_be_asked_for_is_no_figure(priced: Account) -> None:
