@@ -33,6 +33,9 @@ class Call:
         era: The rules that it is served by.
         send: Takes its answer, and notifications before that.
         monotonic: The clock.
+
+    Attributes:
+        is_hurried: It was cancelled by a server that is about to end.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Call:
         self._monotonic = monotonic
         self._token = _progress_token(request)
         self._began = monotonic()
+        self.is_hurried = False
         self._lock = threading.Lock()  # guards all below
         self._is_cancelled = False
         self._is_answered = False
@@ -91,11 +95,13 @@ class Call:
                 return
         end()
 
-    def cancel(self) -> threading.Thread | None:
+    def cancel(self, *, hurried: bool = False) -> threading.Thread | None:
         """Nobody waits any more: send nothing, and end what goes on for it, on a thread that is returned.
 
-        To end it may need the network, and whoever cancels has other things to read meanwhile.
+        To end it may need the network, and whoever cancels has other things to read meanwhile. ``hurried``: this server
+        is about to end, and has no time to be patient.
         """
+        self.is_hurried = hurried
         return self._cancel(answer=None)
 
     def give_up(self, answer: dict[str, object]) -> None:
@@ -192,7 +198,7 @@ class Calls:
 
     def cancel_all(self) -> None:
         """Whoever asked has gone. Returns when what went on for him has ended."""
-        for thread in [call.cancel() for call in self.all()]:
+        for thread in [call.cancel(hurried=True) for call in self.all()]:
             if thread is not None:
                 thread.join()
 

@@ -153,11 +153,11 @@ def _end(sandbox: Sandbox, process_id: str) -> None:
         return
 
 
-def end_process(process: Process) -> None:
-    """End it: SIGTERM (in a terminal SIGHUP), and SIGKILL if that does not do."""
+def end_process(process: Process, *, grace: float = GRACE_SECONDS) -> None:
+    """End it: SIGTERM (in a terminal SIGHUP), and SIGKILL if that has not done after ``grace`` seconds."""
     # An interactive shell ignores SIGTERM; when its line is cut it ends, and hangs up what it has started.
     process.signal("HUP" if process.is_pty else "TERM")
-    if not _has_ended(process, deadline=Deadline(GRACE_SECONDS)):
+    if not _has_ended(process, deadline=Deadline(grace)):
         process.kill()
 
 

@@ -119,3 +119,4 @@ def test_cancelling_all_waits_for_what_ends():
     stage.call.on_cancel(lambda: ended.append(1))
     calls.cancel_all()
     assert ended == [1]
+    assert stage.call.is_hurried

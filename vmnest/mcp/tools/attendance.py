@@ -20,6 +20,8 @@ __all__ = ["MOST_SECONDS", "Attendant"]
 
 # Hosts give a call 60 seconds, and some of them no way to wait longer.
 MOST_SECONDS = 45.0
+_GRACE_SECONDS = 2.0  # between SIGTERM and SIGKILL
+_HURRY_SECONDS = 0.1  # the same, when this server is about to end
 
 
 class Attendant:
@@ -48,7 +50,7 @@ class Attendant:
         from ...agent import commands, outputs
 
         self.program = process.command[0] if process.command else None
-        self._call.on_cancel(lambda: _end(process))
+        self._call.on_cancel(lambda: _end(process, grace=_HURRY_SECONDS if self._call.is_hurried else _GRACE_SECONDS))
         outlet = commands.Outlet(limit=self._limit)
         with Pulse(self._call, "running"):
             has_ended = _read(process, outlet, Deadline(MOST_SECONDS))
@@ -81,9 +83,9 @@ def _read(process: Process, outlet: Outlet, deadline: Deadline) -> bool:
     return False
 
 
-def _end(process: Process) -> None:
+def _end(process: Process, *, grace: float) -> None:
     """For a call that nobody waits for any more, on a thread that nobody waits for either."""
     try:
-        processes.end_process(process)
+        processes.end_process(process, grace=grace)
     except errors.VmnestError:
         return  # it has ended, or cannot be reached: its sandbox's idle policy is what is left

@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
+    from ..calls import Call
+
 __all__ = ["TOOLS"]
 
 MOST_WAIT_SECONDS = 45.0
@@ -28,6 +30,7 @@ def sandbox_exec_start(
     timeout: float | None = None,
     shell: bool = False,
     terminal: bool = False,
+    call: Call,
 ) -> dict[str, object]:
     """Start a program in a sandbox and leave it running: a server, a build, an interpreter that is fed.
 
@@ -52,7 +55,11 @@ def sandbox_exec_start(
     wanted = commands.Command(
         [command, *(args or [])], shell=shell, cwd=cwd, env=env, timeout=timeout, takes_input=True, terminal=size
     )
-    return sessions.start_session(name=name, command=wanted)
+    started = sessions.start_session(name=name, command=wanted)
+    if call.is_cancelled:
+        sessions.close_session(name=name, id=str(started["id"]))  # nobody has heard of it
+        call.check()
+    return started
 
 
 def sandbox_exec_poll(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.mcp_tools import Tools
 from vmnest import registry
-from vmnest.mcp.calls import CancelledError
+from vmnest.mcp.calls import Call, CancelledError
 from vmnest.mcp.tools import attendance
 
 
@@ -101,6 +101,27 @@ def test_a_cancelled_command_is_ended_with_all_that_it_started(box: Tools) -> No
         "sandbox_shell", name="web", command="while pgrep -f 'sleep 98[7]'; do sleep 0.02; done", timeout=30
     )
     assert gone["success"]
+
+
+def test_a_server_that_ends_does_not_wait_for_who_ignores_being_asked(box: Tools) -> None:
+    call = box.open()
+    line = "trap '' TERM; touch begun; sleep 975; sleep 975"
+    thread = threading.Thread(target=box_call, args=(box, call, line))
+    thread.start()
+    box.data("sandbox_shell", name="web", command="until [ -e begun ]; do sleep 0.02; done", timeout=30)
+    ending = call.cancel(hurried=True)
+    assert ending is not None
+    ending.join(30)
+    gone = box.data(
+        "sandbox_shell", name="web", command="while pgrep -f 'sleep 97[5]'; do sleep 0.02; done", timeout=30
+    )
+    assert gone["success"]
+    thread.join(30)
+
+
+def box_call(box: Tools, call: Call, line: str) -> None:
+    with contextlib.suppress(CancelledError):
+        box.call("sandbox_shell", within=call, name="web", command=line)
 
 
 def test_a_command_of_its_own_leaves_no_sandbox(local_tools: Tools) -> None:

@@ -7,6 +7,7 @@ import base64
 import pytest
 
 from tests.support.mcp_tools import Tools
+from vmnest.mcp.calls import CancelledError
 
 
 @pytest.fixture
@@ -107,3 +108,12 @@ def test_what_is_wrong_is_said(box: Tools) -> None:
     for signal, code in (("NOPE", "bad_argument"), ("9" * 5000, "usage"), ("99", "usage")):
         assert box.error("sandbox_exec_signal", name="web", id=started["id"], signal=signal)["code"] == code
     assert box.error("sandbox_exec_poll", name="web", id=started["id"], offset=-1)["code"] == "usage"
+
+
+def test_a_program_that_nobody_has_heard_of_does_not_go_on(box: Tools) -> None:
+    call = box.open()
+    call.cancel()
+    with pytest.raises(CancelledError):
+        box.call("sandbox_exec_start", within=call, name="web", command="sleep", args=["976"])
+    done = box.data("sandbox_shell", name="web", command="pgrep -fx 'sleep 976'")
+    assert done["exit_code"] == 1
