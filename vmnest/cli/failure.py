@@ -67,6 +67,11 @@ def _translate(error: BaseException) -> errors.VmnestError:
         return error
     if isinstance(error, (KeyboardInterrupt, Ended)):
         return _InterruptedError("interrupted")
+    if isinstance(error, ModuleNotFoundError):
+        from ..ops.checks import host
+
+        if (missing := host.missing(error)) is not None:
+            return missing
     return _InternalError(
         f"this should not have happened: {type(error).__name__}: {error}",
         hint="It is a fault of vmnest. The option --debug shows where it is.",

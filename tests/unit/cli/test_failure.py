@@ -75,6 +75,13 @@ def test_a_fault_of_our_own_says_so_and_tells_no_secret(capfd: pytest.CaptureFix
     assert "Traceback" not in text
 
 
+def test_a_library_that_is_missing_is_no_fault_of_ours(capfd: pytest.CaptureFixture[str]) -> None:
+    assert report(ModuleNotFoundError("No module named 'urllib3'", name="urllib3")) == 1
+    told = capfd.readouterr().err
+    assert told.startswith("vmnest: urllib3 is not installed, which this needs\n  Install it: ")
+    assert "fault" not in told
+
+
 @pytest.mark.parametrize("json_", [False, True])
 def test_debug_shows_where_it_was(json_: bool, capfd: pytest.CaptureFixture[str]) -> None:
     try:

@@ -68,3 +68,10 @@ class Tool:
             return envelope.build_success(self._function(**checked, **more))
         except errors.VmnestError as error:
             return envelope.build_failure(error)
+        except ModuleNotFoundError as error:
+            from ...ops.checks import host
+
+            missing = host.missing(error)
+            if missing is None:
+                raise
+            return envelope.build_failure(missing)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .check import Check
     from .context import Context
 
-__all__ = ["DEPENDENCIES", "OLDEST_PYTHON", "PROBES"]
+__all__ = ["DEPENDENCIES", "OLDEST_PYTHON", "PROBES", "missing"]
 
 OLDEST_PYTHON = (3, 10)
 # distribution, module, oldest version, what does not work without it, whether everything stops
@@ -66,6 +66,20 @@ def dependencies(context: Context) -> list[Check]:
     return [_look_for(row) for row in DEPENDENCIES]
 
 
+def missing(error: BaseException) -> errors.DependencyMissingError | None:
+    """The error to tell in place of this one, if what failed is the import of a library that vmnest needs."""
+    name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    for distribution, module, oldest, _, _ in DEPENDENCIES:
+        if module == name.partition(".")[0]:
+            text = f"{distribution} is not installed, which this needs"
+            return errors.DependencyMissingError(text, hint=f"Install it: {_install(distribution, oldest)}")
+    return None
+
+
+def _install(distribution: str, oldest: str) -> str:
+    return f"{sys.executable or 'python3'} -m pip install '{distribution}>={oldest}'"
+
+
 def _look_for(row: tuple[str, str, str, str, bool]) -> Check:
     distribution, module, oldest, loss, is_vital = row
     place = _find(module)
@@ -75,7 +89,7 @@ def _look_for(row: tuple[str, str, str, str, bool]) -> Check:
         text = f"not installed: {loss} without it"
     elif version is not None and _numbers(version) < _numbers(oldest):
         text = f"{version} is installed, and {oldest} or newer is needed"
-    remedy = f"{sys.executable or 'python3'} -m pip install '{distribution}>={oldest}'"
+    remedy = _install(distribution, oldest)
     findings = [places.Finding(check.FAILED if is_vital else check.WARNING, text, remedy=remedy)] if text else []
     return places.combine(
         f"host.{distribution.lower()}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from vmnest import errors
 from vmnest.mcp.calls import Call
 from vmnest.mcp.eras import Era
@@ -24,6 +26,8 @@ def greet(*, name: str, times: int = 1, call: Call) -> dict[str, object]:
     call.check()
     if name == "nobody":
         raise errors.SandboxNotFoundError("there is nobody")
+    if name in ("urllib3", "vmnest.nobody"):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     return {"greeting": f"hello {name} " * times}
 
 
@@ -81,3 +85,15 @@ def test_a_failure_is_a_result_that_the_model_reads():
         result = TOOL.call(arguments, CALL)
         assert result["isError"] is True
         assert result["structuredContent"]["error"]["code"] == code
+
+
+def test_the_model_reads_which_library_is_missing():
+    result = TOOL.call({"name": "urllib3"}, CALL)
+    assert result["isError"]
+    error = result["structuredContent"]["error"]
+    assert (error["code"], error["message"]) == ("dependency_missing", "urllib3 is not installed, which this needs")
+
+
+def test_a_fault_of_ours_is_no_result():
+    with pytest.raises(ModuleNotFoundError):
+        TOOL.call({"name": "vmnest.nobody"}, CALL)

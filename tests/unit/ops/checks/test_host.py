@@ -65,6 +65,22 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it() -> None:
     assert found["host.urllib3"]["remedy"] == f"{sys.executable} -m pip install 'urllib3>=1.26.18'"
 
 
+@pytest.mark.parametrize(("module", "distribution"), [("urllib3.util", "urllib3"), ("yaml", "PyYAML")])
+def test_an_import_that_failed_for_want_of_a_library_is_told_so(module: str, distribution: str) -> None:
+    told = host.missing(ModuleNotFoundError(f"No module named {module!r}", name=module))
+    assert told is not None
+    assert (told.code, told.message) == ("dependency_missing", f"{distribution} is not installed, which this needs")
+    assert told.hint is not None
+    assert f"{sys.executable} -m pip install '{distribution}>=" in told.hint
+
+
+@pytest.mark.parametrize(
+    "error", [ModuleNotFoundError("No module named 'vmnest.x'", name="vmnest.x"), ImportError(name="yaml"), KeyError()]
+)
+def test_other_failures_are_no_matter_of_libraries(error: Exception) -> None:
+    assert host.missing(error) is None
+
+
 def write_library(folder: Path, name: str, version: str | None) -> None:
     """An installed library that nobody may import: it would fail."""
     (folder / name).mkdir()
