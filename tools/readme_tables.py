@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the parts of README.rst that mirror code: options, settings, exit statuses, errors, tools of the MCP server.
+"""Writes the parts of README.rst that mirror code: commands, options, settings, statuses, errors, tools of MCP.
 
     python tools/readme_tables.py [--check]
 
@@ -14,6 +14,7 @@ import inspect
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from vmnest import errors, settings  # noqa: E402 - found by the line above
-from vmnest.cli import hosts, manual, verbs, words  # noqa: E402
+from vmnest.cli import hosts, manual, tree, verbs, words  # noqa: E402
 from vmnest.mcp import resources  # noqa: E402
 from vmnest.mcp.tools import table  # noqa: E402
 
@@ -125,13 +126,25 @@ def render_mcp_resources() -> str:
     return render_table(("URI", "Meaning"), rows)
 
 
-def render_mcp_config(client: str) -> str:
-    """What ``mcp config`` prints for a host, and where that goes."""
-    host = hosts.HOSTS[client]
-    snippet = host.render(hosts.Start(SHOWN_PATH, ["mcp"], {}))
-    indented = "".join(f"    {line}\n" for line in snippet.splitlines())
-    title = f"{host.title[:1].upper()}{host.title[1:]}"
-    return f"**{title}** (``vmnest mcp config {client}``): {host.place}::\n\n{indented.rstrip()}"
+def render_mcp_config(*clients: str) -> str:
+    """What ``mcp config`` prints for hosts that are all told the same, and where that goes."""
+    told = [hosts.HOSTS[client] for client in clients]
+    (snippet,) = {host.render(hosts.Start(SHOWN_PATH, ["mcp"], {})) for host in told}
+    rows = [
+        f"**{host.title[:1].upper()}{host.title[1:]}** (``vmnest mcp config {client}``): {host.place}"
+        for client, host in zip(clients, told, strict=True)
+    ]
+    head = f"{rows[0]}::" if len(rows) == 1 else "\n".join(f"- {row}" for row in rows) + "\n\n::"
+    return f"{head}\n\n{_indent(snippet)}"
+
+
+def render_tree() -> str:
+    """All commands at a glance, as ``vmnest --tree`` prints them."""
+    return f"::\n\n{_indent(tree.render_tree())}"
+
+
+def _indent(text: str) -> str:
+    return textwrap.indent(text, "    ").rstrip()
 
 
 def _load_measured(name: str) -> dict[str, Any]:
@@ -200,6 +213,7 @@ RENDERERS: dict[str, Callable[..., str]] = {
     "errors": render_errors,
     "options": render_options,
     "globals": render_globals,
+    "tree": render_tree,
     "mcp-tools": render_mcp_tools,
     "mcp-resources": render_mcp_resources,
     "mcp-config": render_mcp_config,
