@@ -16,8 +16,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.vendored import Place, open_folder
 
 NOT_SOURCES = (".*", "build", "dist", "*.egg-info", "__pycache__")
+BESIDE_THE_SOURCES = {
+    *("CHANGELOG", "LICENSE", "MANIFEST.in", "PKG-INFO", "README.rst", "pyproject.toml", "setup.cfg"),
+}
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
@@ -74,18 +78,29 @@ def test_the_source_archive_builds_the_same_wheel_from_itself(tree: Path, wheel:
             assert member.isfile() or member.isdir(), member.name
         archive.extractall(tmp_path, filter="data")
     unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
-    assert {"LICENSE", "README.rst", "CHANGELOG"} <= {path.name for path in unpacked.iterdir()}
+    files = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
+    assert {name for name in files if name.startswith("vmnest/")} == set(source_files())
+    assert {name for name in files if not name.startswith(("vmnest/", "vmnest.egg-info/"))} == BESIDE_THE_SOURCES
     assert packaged_files(build("wheel", tree=unpacked, to=tmp_path)) == packaged_files(wheel)
 
 
-def test_an_installed_wheel_brings_the_command_and_the_guest(wheel: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path, with_pip=False, symlinks=True)
-    python = tmp_path / "bin" / "python"
-    run(sys.executable, "-m", "pip", "--python", python, "install", "-qq", "--no-deps", "--no-index", wheel)
+@pytest.fixture(scope="module")
+def programs(wheel: Path) -> Iterator[Path]:
+    """The programs of an environment that has the wheel, and nothing else."""
+    with open_folder() as folder:
+        place = folder / "venv"
+        venv.create(place, with_pip=False, symlinks=True)
+        python = place / "bin" / "python"
+        run(sys.executable, "-m", "pip", "--python", python, "install", "-qq", "--no-deps", "--no-index", wheel)
+        yield python.parent
+
+
+def test_an_installed_wheel_brings_the_command_and_the_guest(programs: Path, tmp_path: Path) -> None:
+    python = programs / "python"
     place = run(python, "-I", "-c", "import vmnest._guest.agentd.wire as wire; print(wire.__file__)")
-    assert str(tmp_path) in place
+    assert place.startswith(f"{programs.parent}/")
     version = run(python, "-I", "-c", "import vmnest; print(vmnest.__version__)").strip()
-    assert version in run(tmp_path / "bin" / "vmnest", "--version")
+    assert version in run(programs / "vmnest", "--version")
     # The MCP server starts, and lists its tools, without the dependencies, which are not there.
     requests = tmp_path / "requests"
     requests.write_text(
@@ -93,11 +108,20 @@ def test_an_installed_wheel_brings_the_command_and_the_guest(wheel: Path, tmp_pa
         '{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
     )
     for command in (["vmnest", "mcp"], ["vmnest-mcp"]):
-        program = shlex.join([str(tmp_path / "bin" / command[0]), *command[1:]])
+        program = shlex.join([str(programs / command[0]), *command[1:]])
         answers = run("sh", "-c", f"exec {program} <{shlex.quote(str(requests))}").splitlines()
         assert [json.loads(answer)["id"] for answer in answers] == [0, 1]
         assert version in answers[0]
         assert "sandbox_exec" in answers[1]
+
+
+def test_with_its_libraries_it_runs_sandboxes_and_builds_the_image_of_its_guest(programs: Path) -> None:
+    there = Place(programs.parents[1], [str(programs / "vmnest")])
+    origin = there.run(program=[str(programs / "python"), "-c", "import vmnest; print(vmnest.__file__)"])
+    assert origin.decode().startswith(f"{programs.parent}/")
+    assert there.run("--local", "run", "--", "python3", "-c", "print(1)") == b"1\n"
+    built = there.run("--local", "image", "build", "--name", "demo", "--quiet").decode()
+    assert built.strip().endswith(":microvm-image:demo")
 
 
 def test_the_metadata_has_a_licence_and_names_no_person_and_no_place(wheel: Path) -> None:
