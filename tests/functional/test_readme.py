@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,10 @@ def section(title: str) -> str:
 
 
 HERE = section("On this machine")
+ON_AWS = section("On AWS")
 LIFE = section("The life of a sandbox")
+IMAGES = section("Images of your own").partition("Trying the guest without AWS\n---")[0]
+GUEST = section("Trying the guest without AWS")
 
 
 def blocks(kind: str, part: str) -> list[str]:
@@ -36,15 +40,21 @@ def blocks(kind: str, part: str) -> list[str]:
     return [re.sub(r"^ {4}", "", block, flags=re.MULTILINE) for block in found]
 
 
-def type_lines(part: str, environ: dict[str, str]) -> list[str]:
-    """What is printed when the part's command lines are typed one after another, without a failure."""
+def type_lines(part: str, environ: dict[str, str], *, folder: Path) -> list[str]:
+    """What is printed when the part's command lines are typed in a folder one after another, without a failure."""
     blocks_ = blocks("console", part)
     lines = [line.removeprefix("$ ") for block in blocks_ for line in block.splitlines() if line[:2] == "$ "]
     program = sys.executable + " -m vmnest "
     script = "set -e\n" + "\n".join(re.sub(r"^vmnest ", program, line) for line in lines)
-    done = subprocess.run(["sh", "-c", script], env=environ, capture_output=True, text=True, check=False)
+    command = ["sh", "-c", script]
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return (done.stdout + done.stderr).splitlines()
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
 
 
 @pytest.fixture
@@ -53,6 +63,7 @@ def environ(shared_cloud: LocalCloud, tmp_path: Path) -> dict[str, str]:
         **os.environ,
         "AGENT_SANDBOX_LOCAL_DIR": shared_cloud.folder,
         "AGENT_SANDBOX_STATE": str(tmp_path / "state.json"),
+        "AGENT_SANDBOX_INFRA_STATE": str(tmp_path / "infra-state.json"),
         "PYTHONPATH": str(ROOT),
     }
 
@@ -63,16 +74,52 @@ def test_the_python_example_sorts_numbers_in_a_sandbox(environ: dict[str, str]) 
     assert (done.stdout, done.stderr) == ("0 1\n2\n3\n\n", "")
 
 
-def test_the_first_command_lines_work_one_after_another(environ: dict[str, str]) -> None:
-    answers = type_lines(HERE, environ)
+def test_the_first_command_lines_work_one_after_another(environ: dict[str, str], tmp_path: Path) -> None:
+    answers = type_lines(HERE, environ, folder=tmp_path)
     assert answers[:2] == ["hello", "demo"]
-    assert "5" in answers  # the size of /work/file
+    assert "data" in answers  # what was copied
     assert answers[-1].split()[::2] == ["demo", "ended"]
 
 
-def test_the_command_lines_of_a_sandboxs_life_do_what_is_said(environ: dict[str, str]) -> None:
+def test_the_command_lines_for_aws_work_in_the_local_cloud(environ: dict[str, str], tmp_path: Path) -> None:
+    answers = type_lines(ON_AWS, {**environ, "AGENT_SANDBOX_TARGET": "local"}, folder=tmp_path)
+    assert [line for line in answers if line.startswith("Linux ")]
+    assert [line for line in answers if line.split()[:2] == ["demo", "RUNNING"]]
+    assert [line for line in answers if line.split()[::2] == ["demo", "ended"]]
+    assert "{}" not in answers
+
+
+def test_an_image_of_ones_own_is_built_as_is_said_and_used(environ: dict[str, str], tmp_path: Path) -> None:
+    answers = type_lines(IMAGES, environ, folder=tmp_path)
+    assert "python3" in answers  # of /opt/venv/bin
+    assert [line for line in answers if line.split()[::2] == ["tuned", "ended"]]
+
+
+def test_the_guest_can_be_tried_without_aws(environ: dict[str, str], tmp_path: Path) -> None:
+    run_in_docker, serve, ask = blocks("sh", GUEST)
+    assert "docker run" in run_in_docker
+    ports = {"8080": free_port(), "9000": free_port()}
+    settings = {"AGENTD_PORT": ports["8080"], "AGENTD_HOOK_PORT": ports["9000"]}
+    own = {**environ, **settings, "AGENTD_IDENTITY_PATH": str(tmp_path / "identity")}
+    line = serve.strip().replace("python3", f"exec {sys.executable}")
+    with subprocess.Popen(["sh", "-c", line], cwd=ROOT, env=own, stderr=subprocess.PIPE, text=True) as agent:
+        try:
+            assert agent.stderr is not None
+            assert " listens on " in agent.stderr.readline()
+            script = "set -e\n" + re.sub(
+                "8080|9000", lambda match: ports[match[0]], ask.replace("curl -sS", "curl -sSf")
+            )
+            done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+        finally:
+            agent.terminate()
+    assert '"status": "ok"' in done.stdout
+    assert '"exit_code": 0' in done.stdout
+    assert '"Mgo="' in done.stdout  # 2, in base64
+
+
+def test_the_command_lines_of_a_sandboxs_life_do_what_is_said(environ: dict[str, str], tmp_path: Path) -> None:
     made, stopped, state, sleeps, started, heads, row, report, removed, *refusal = type_lines(
-        LIFE, {**environ, "AGENT_SANDBOX_TARGET": "local"}
+        LIFE, {**environ, "AGENT_SANDBOX_TARGET": "local"}, folder=tmp_path
     )
     assert (made, stopped, state, sleeps) == ("job", "job", "SUSPENDED", "status 125: it sleeps")
     assert (started, report.split()[-1], removed.split()[::2]) == ("job", "RESULT", ["job", "ended"])
