@@ -109,6 +109,8 @@ def ensure_workdir(path: bytes) -> None:
     Raises:
         RequestError: ``cwd_not_found``: it is absent and cannot be made.
     """
+    if os.path.isdir(path):
+        return
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
