@@ -124,6 +124,10 @@ def test_with_its_libraries_it_runs_sandboxes_and_builds_the_image_of_its_guest(
     assert built.strip().endswith(":microvm-image:demo")
 
 
+def test_the_page_of_a_package_index_can_be_made_of_it(wheel: Path) -> None:
+    assert "PASSED" in run(sys.executable, "-m", "twine", "--no-color", "check", "--strict", wheel)
+
+
 def test_the_metadata_has_a_licence_and_names_no_person_and_no_place(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
