@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from .control import Control
     from .deadline import Deadline
 
-__all__ = ["Target", "configured", "resolve", "resolve_for", "unknown_microvm"]
+__all__ = ["NO_IMAGE", "Target", "configured", "resolve", "resolve_for", "unknown_microvm"]
 
 SERVICE = "lambda-microvms"
+NO_IMAGE = "no image to start from"
 
 
 class Target:
@@ -181,7 +182,7 @@ class Target:
         image = configured("image_arn", is_local=self.is_local, environ=self.environ)
         if image is None and not self.is_local:
             raise errors.UsageError(
-                "no image to start from",
+                NO_IMAGE,
                 hint="Make one (vmnest infra init, then vmnest infra up), name one with --image or "
                 "AGENT_SANDBOX_IMAGE_ARN, or work on this machine with --local.",
             )

@@ -149,6 +149,7 @@ class FakeDriver:
     name = "fake"
     isolation = "namespace"
     memory_snapshot = False
+    writable = "disk"
     obstacle_to_images = ""
     owner = None
 

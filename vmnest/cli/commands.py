@@ -191,7 +191,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     output.remark_unusual_place(options=options)
     is_background = isinstance(options, _InSandboxOptions) and options.background
     _check(options, is_background=is_background)
-    with output.warnings_as_remarks(options=options), naming_options():
+    with creation.leading_to_doctor(), output.warnings_as_remarks(options=options), naming_options():
         if is_background:
             assert isinstance(options, _InSandboxOptions)
             return _start(options)

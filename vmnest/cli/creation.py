@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from .. import errors
+from .. import target as targets
 from ..ops import creation, sandboxes
 from ..wire import names
 from . import output, render, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from . import verbs
 
-__all__ = ["CreationOptions", "add_options", "build_parser", "demand", "remark_what_is_local", "run"]
+__all__ = [
+    *("CreationOptions", "add_options", "build_parser", "demand", "leading_to_doctor", "remark_what_is_local", "run"),
+]
 
 
 # The service's bounds, here too: an error names the option, and help tells them without loading what knows them.
@@ -198,7 +202,11 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     assert isinstance(options, _CreateOptions)
     output.remark_unusual_place(options=options)
     (name,) = options.names
-    with output.warnings_as_remarks(options=options), output.progress(f"starting {name}", options=options):
+    with (
+        leading_to_doctor(),
+        output.warnings_as_remarks(options=options),
+        output.progress(f"starting {name}", options=options),
+    ):
         data = sandboxes.create_sandbox(
             name=name,
             demand=demand(options),
@@ -210,6 +218,17 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     remark_sources(data, options)
     remark_what_is_local(options)
     return 0
+
+
+@contextlib.contextmanager
+def leading_to_doctor() -> Iterator[None]:
+    """Have the error for what AWS lacks here name the command that tells all of it: one error names one thing."""
+    try:
+        yield
+    except (errors.RegionNotFoundError, errors.CredentialsNotFoundError, errors.UsageError) as error:
+        if not isinstance(error, errors.UsageError) or error.message == targets.NO_IMAGE:
+            error.add_hint("vmnest doctor shows all that is missing.")
+        raise
 
 
 def remark_sources(data: Mapping[str, object], options: words.Options) -> None:

@@ -238,6 +238,7 @@ class Daemon:
                 "folder": self._config.folder,
                 "driver": opened.driver.name,
                 "isolation": opened.driver.isolation,
+                "writable": opened.driver.writable,
                 "microvms": counts,
                 "builds": known.builds(),
                 "idle_seconds": min(opened.idle_seconds(), known.idle_seconds()),

@@ -141,3 +141,27 @@ def test_the_bounds_are_those_of_the_service() -> None:
     assert creation.SHORTEST_IDLE_SECONDS == wishes.SHORTEST_IDLE_SECONDS
     assert policy.max_idle_duration_seconds == creation.DEFAULT_IDLE_SECONDS
     assert policy.suspended_duration_seconds == names.LONGEST_LIFE_SECONDS
+
+
+@pytest.mark.parametrize("line", [["create", "web"], ["run", "--", "true"]], ids=" ".join)
+def test_what_aws_lacks_here_leads_to_doctor(
+    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def hint(**environ: str) -> str:
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        main(line)
+        return capfd.readouterr().err.rstrip("\n")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENT_SANDBOX_INFRA_STATE", str(tmp_path / "infra.json"))
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/none")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AGENT_SANDBOX_REGION", "AGENT_SANDBOX_IMAGE_ARN"):
+        monkeypatch.delenv(name, raising=False)
+    told = "vmnest doctor shows all that is missing."
+    assert hint().endswith(told)
+    assert hint(AWS_REGION="eu-west-1").endswith(told)
+    assert hint(AGENT_SANDBOX_IMAGE_ARN=ARN, AWS_ACCESS_KEY_ID="").endswith(told)
+    assert not hint(AWS_ACCESS_KEY_ID="AKIDEXAMPLE", AGENT_SANDBOX_TARGET="moon").endswith(told)

@@ -151,6 +151,10 @@ class Driver(Protocol):
         """Whether a suspended VM's memory can become part of an image."""
 
     @property
+    def writable(self) -> str:
+        """How what VMs write is kept: one of mounts.DISK, MEMORY, BIND."""
+
+    @property
     def obstacle_to_images(self) -> str:
         """Why no image can be built or run here, or nothing: then ``image_layers`` and ``keep_layer_at`` work."""
 

@@ -123,6 +123,11 @@ class NamespaceDriver:
         return machine
 
     @property
+    def writable(self) -> str:
+        """See ``interface.Driver``."""
+        return self.cell.writable
+
+    @property
     def obstacle_to_images(self) -> str:
         """See ``interface.Driver``."""
         if self.cell.writable == mounts.DISK:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     *(
         "PROBE_SECONDS",
+        "STACK",
         "Caller",
         "attempt",
         "caller",
@@ -50,11 +51,13 @@ __all__ = [
         "service",
         "shown_source",
         "skipped",
+        "stack_region",
         "standing",
     ),
 ]
 
 PROBE_SECONDS = 5.0
+STACK = "sandbox.yaml"  # the source of a region that only the verbs for infrastructure go by
 MICROVMS, CONNECTORS = "lambda-microvms", "lambda-core"
 
 
@@ -123,9 +126,28 @@ def region(context: Context) -> FoundRegion | errors.VmnestError:
 
         image = choice(context, "image_arn", outputs.IMAGE)
         arn = image.value if isinstance(image, outputs.Found) else None
-        return regions.find(flag=context.region, arn=arn, environ=context.environ)
+        try:
+            return regions.find(flag=context.region, arn=arn, environ=context.environ)
+        except errors.RegionNotFoundError:
+            name = stack_region(context)
+            if name is None:
+                raise
+            return regions.Found(name, STACK)
 
     return _once(context, "region", find)
+
+
+def stack_region(context: Context) -> str | None:
+    """The one region that ``sandbox.yaml`` names, if there is such a file that can be read, and it names one."""
+    from ...infra import config, places
+
+    try:
+        path = places.find_default(context.environ, cwd=context.cwd)
+        stacks = [] if path is None else config.load([path], environ=context.environ, cwd=context.cwd)
+    except errors.VmnestError:
+        return None  # whoever uses the file says what is wrong with it
+    named = {each.region for each in stacks if each.region}
+    return named.pop() if len(named) == 1 else None
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------

@@ -178,7 +178,20 @@ def _ask(running: rendezvous.Daemon, context: Context) -> list[Check]:
     return [
         places.combine("local.daemon", title=_TITLES["daemon"], fine=fine, findings=findings, data=data),
         _look_at_isolation(told, context),
+        _look_at_overlays(told),
+        _check("limits", check.SKIPPED, detail=_TRIED, data={}),
     ]
+
+
+_TRIED = "as the local cloud that runs has it; tried out only while none runs (vmnest ps NAME tells it of a sandbox)"
+
+
+def _look_at_overlays(told: Mapping[str, object]) -> Check:
+    """How the daemon keeps what sandboxes write."""
+    writable = told.get("writable")
+    if not isinstance(writable, str):  # it is of an older version
+        return _check("overlay", check.SKIPPED, detail=_TRIED)
+    return _judge_writes(writable, more=", as the local cloud has it")
 
 
 def _count(told: Mapping[str, object]) -> str:
@@ -224,10 +237,10 @@ _WRITES_REMEDY = (
 )
 
 
-def _judge_writes(writable: str) -> Check:
+def _judge_writes(writable: str, *, more: str = "") -> Check:
     verdict, detail = _WRITES.get(writable, (check.UNKNOWN, writable))
     remedy = None if verdict == check.OK else _WRITES_REMEDY
-    return _check("overlay", verdict, detail=detail, remedy=remedy, data={"writable": writable})
+    return _check("overlay", verdict, detail=f"{detail}{more}", remedy=remedy, data={"writable": writable})
 
 
 _LIMITS_REMEDY = (

@@ -62,6 +62,8 @@ def region(context: Context) -> list[Check]:
     data = {"region": found.name, "source": found.source, "has_service": offers}
     finding = _doubt(found.name, text, offers)
     findings = [] if finding is None else [finding]
+    if found.source == access.STACK:
+        findings.append(_only_in_stack(found.name))
     return [places.combine(name, title=title, fine=text, findings=findings, data=data)]
 
 
@@ -81,6 +83,15 @@ def _doubt(region: str, text: str, offers: bool | None) -> Finding | None:
         check.FAILED,
         f"{text} refuses the service to this account without a reason, and AWS has it there",
         remedy="Ask who runs the account's organization: a policy of theirs may forbid the region, or the service.",
+    )
+
+
+def _only_in_stack(region: str) -> Finding:
+    """The verbs for infrastructure know it, and the image that they make tells the others; until then these do not."""
+    return Finding(
+        check.FAILED,
+        f"only {access.STACK} names one, {region}, which the infra verbs use, and these checks; others know none",
+        remedy=f"Make an image there (vmnest infra up), which tells them: or export AGENT_SANDBOX_REGION={region}",
     )
 
 

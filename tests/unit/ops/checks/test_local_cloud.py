@@ -36,9 +36,12 @@ def test_a_sandbox_is_tried_where_nothing_runs_and_nothing_is_made(tmp_path: Pat
 
 def test_a_daemon_that_runs_is_asked(local_cloud: LocalCloud) -> None:
     found = look(local_cloud.folder)
-    assert {each.verdict for each in found.values()} == {"ok"}
+    assert {name for name, each in found.items() if each.verdict != "ok"} == {"local.limits"}
     assert found["local.daemon"].data["pid"] == local_cloud.process.pid
     assert found["local.daemon"].detail.endswith(f"{local_cloud.url}, no sandbox")
+    assert found["local.overlay"].verdict == "ok"
+    assert found["local.overlay"].detail.endswith("as the local cloud has it")
+    assert (found["local.limits"].verdict, "while none runs" in found["local.limits"].detail) == ("skipped", True)
     assert found["local.isolation"].data == {"isolation": "namespace", "driver": "namespace"}
     demanding = look(local_cloud.folder, AGENT_SANDBOX_LOCAL_ISOLATION="vm", AGENT_SANDBOX_LOCAL_DISK="1GiB")
     assert demanding["local.isolation"].verdict == "failed"

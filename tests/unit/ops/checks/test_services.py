@@ -97,6 +97,25 @@ def test_no_region_says_how_to_name_one(scripted_aws: ScriptedAws) -> None:
     assert changed(scripted_aws, AGENT_SANDBOX_REGION="not a region")["aws.region"].verdict == FAILED
 
 
+def test_a_region_that_only_the_stack_s_file_names_is_gone_by_and_said_to_be_no_one_else_s(
+    scripted_aws: ScriptedAws, tmp_path: Path
+) -> None:
+    (tmp_path / "sandbox.yaml").write_text("project: p\nregion: eu-west-1\n")
+    environ = {**scripted_aws.environ}
+    for name in ("AWS_REGION", "AGENT_SANDBOX_IMAGE_ARN"):
+        environ.pop(name, None)
+    context = make_context(environ, cwd=tmp_path)
+    found = by_id(each for probe in services.PROBES for each in probe(context))
+    assert found["aws.region"].verdict == FAILED
+    assert "only sandbox.yaml names one, eu-west-1" in found["aws.region"].detail
+    assert "export AGENT_SANDBOX_REGION=eu-west-1" in str(found["aws.region"].remedy)
+    assert found["aws.endpoint"].verdict == OK
+    told = by_id(services.region(make_context({**environ, "AWS_REGION": "us-east-1"}, cwd=tmp_path)))
+    assert told["aws.region"].data["region"] == "us-east-1"
+    (tmp_path / "sandbox.yaml").write_text("project: [")
+    assert by_id(services.region(make_context(environ, cwd=tmp_path)))["aws.region"].data.get("region") is None
+
+
 def test_a_denial_without_a_reason_means_that_the_region_has_no_such_service(scripted_aws: ScriptedAws) -> None:
     scripted_aws.answers["ListMicrovms"] = NO_REASON
     found = changed(scripted_aws, AGENT_SANDBOX_REGION="xx-west-7")["aws.region"]
