@@ -22,7 +22,19 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Mapping, Sequence
 
-__all__ = ["ask", "ensure", "find", "is_at", "is_full", "is_older", "notes", "require_linux", "revive"]
+__all__ = [
+    "ask",
+    "build_command",
+    "build_environment",
+    "ensure",
+    "find",
+    "is_at",
+    "is_full",
+    "is_older",
+    "notes",
+    "require_linux",
+    "revive",
+]
 
 PROGRAM = "local"
 SIGNING_NAME = "lambda"

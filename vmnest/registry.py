@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
 
-__all__ = ["Place", "Record", "Registry", "check_name", "locate", "open_default"]
+__all__ = ["ID_PREFIX", "Place", "Record", "Registry", "check_name", "locate", "open_default"]
 
 SCHEMA = 1
 FILE_NAME = "state.json"

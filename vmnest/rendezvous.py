@@ -23,6 +23,44 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import TracebackType
 
+__all__ = [
+    "ITS_SETTINGS",
+    "KEYS_FILE",
+    "LOG_FILE",
+    "LOOPBACK",
+    "MAX_READY_BYTES",
+    "NOTES_FOLDER",
+    "REGION",
+    "RETIRE_PATH",
+    "SHUTDOWN_PATH",
+    "STATUS_PATH",
+    "VMS_FOLDER",
+    "Daemon",
+    "Keys",
+    "Lock",
+    "build_not_ready",
+    "build_ready",
+    "daemon_lock",
+    "environment",
+    "error_from_wire",
+    "folder",
+    "has_note",
+    "has_vms",
+    "is_alive",
+    "keep_port",
+    "kept_port",
+    "keys",
+    "parse_ready",
+    "prepare_folder",
+    "read",
+    "remove_daemon",
+    "start_lock",
+    "state_folder",
+    "unusable",
+    "write_daemon",
+    "write_file",
+]
+
 DAEMON_FILE = "daemon.json"
 DAEMON_LOCK = "daemon.lock"
 START_LOCK = "start.lock"

@@ -14,6 +14,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+__all__ = [
+    "ISOLATIONS",
+    "SETTINGS",
+    "TARGET_AWS",
+    "TARGET_LOCAL",
+    "Setting",
+    "environment",
+    "is_on",
+    "number",
+    "parse_count",
+    "parse_port",
+    "parse_size",
+    "resolve",
+    "text",
+]
+
 TARGET_AWS = "aws"
 TARGET_LOCAL = "local"
 ISOLATIONS = ("namespace", "kernel", "vm")  # of local sandboxes, the weakest first

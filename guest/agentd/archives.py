@@ -18,6 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import NoReturn
 
+__all__ = [
+    "DIRECTORY",
+    "END",
+    "FILE",
+    "HARD_LINK",
+    "SYMBOLIC_LINK",
+    "ArchiveError",
+    "Member",
+    "Note",
+    "Reader",
+    "encode_member",
+    "encode_note",
+    "padding",
+]
+
 BLOCK_BYTES = 512
 END = bytes(2 * BLOCK_BYTES)
 _EMPTY = bytes(BLOCK_BYTES)

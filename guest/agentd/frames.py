@@ -14,6 +14,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+__all__ = [
+    "EXIT",
+    "GAP",
+    "OUTPUT_KINDS",
+    "PROCESS",
+    "STDERR",
+    "STDOUT",
+    "Decoder",
+    "FrameError",
+    "encode",
+    "encode_gap",
+    "encode_head",
+    "parse_gap",
+]
+
 PROCESS = 1  # a JSON object: what is known of the process
 STDOUT = 2
 STDERR = 3

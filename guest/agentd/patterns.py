@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+__all__ = ["Patterns"]
+
 MAX_PATTERNS = 1000
 MAX_PATTERN_BYTES = 4096
 _ANY_FOLDERS = b"**"

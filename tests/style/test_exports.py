@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,69 @@ def test_only_settings_knows_the_processes_environment(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os":
             assert node.attr not in {"environ", "environb", "getenv"}, f"line {node.lineno}"
+
+
+# Names alone, for all: a list of them would be the module once more.
+OPEN_MODULES = {"wire.names", "_guest.agentd.wire"}
+
+
+def library_modules() -> dict[str, tuple[ast.Module, str]]:
+    """Each module's dotted name below ``vmnest``: its tree, and the package that its relative imports begin at."""
+    found = {}
+    for root, prefix in ((ROOT / "vmnest", ""), (ROOT / "guest", "_guest.")):
+        for path in sorted(root.rglob("*.py")):
+            if "_guest" in path.relative_to(root).parts:
+                continue
+            name = prefix + ".".join(path.relative_to(root).with_suffix("").parts)
+            package = name.rpartition(".")[0]
+            found[name.removesuffix(".__init__")] = (ast.parse(path.read_text(encoding="utf-8")), package)
+    return found
+
+
+def taken_names(tree: ast.Module, package: str, modules: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The names that a module takes out of others, each with the other's name."""
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            levels = package.split(".")[: package.count(".") + 2 - node.level] if package else []
+            source = ".".join([*levels, *filter(None, [node.module])])
+            for alias in node.names:
+                module = f"{source}.{alias.name}".lstrip(".")
+                if module in modules:
+                    known[alias.asname or alias.name] = module
+                else:
+                    yield source, alias.name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known:
+            yield known[node.value.id], node.attr
+
+
+def made_names(tree: ast.Module) -> Iterator[str]:
+    """The names that a module makes when it runs, and does not merely import."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+
+
+def offered_names(tree: ast.Module) -> set[str]:
+    """What stands in ``__all__``."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "__all__":
+            return {str(each.value) for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
+    return set()
+
+
+def test_what_another_room_takes_stands_in_all() -> None:
+    modules = library_modules()
+    inner = {name: set(made_names(tree)) - offered_names(tree) for name, (tree, _) in modules.items()}
+    taken = {
+        f"{taken} of {other}, by {name}"
+        for name, (tree, package) in modules.items()
+        for other, taken in taken_names(tree, package, modules)
+        if other.split(".")[0] != name.split(".")[0] and other not in OPEN_MODULES and taken in inner.get(other, ())
+    }
+    assert sorted(taken) == []

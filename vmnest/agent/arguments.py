@@ -18,6 +18,7 @@ from .._guest.agentd import wire
 
 __all__ = [
     "Command",
+    "RlimitValue",
     "build_exec",
     "build_process",
     "build_read",

@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol
 
 from .. import errors
 
+__all__ = ["CredentialSource", "Credentials", "Secret", "Standing", "StaticSource", "build", "check"]
+
 # Keys and tokens are letters, digits and punctuation; what else is in one was copied with it.
 _PLAIN = re.compile(r"[!-~]+")
 

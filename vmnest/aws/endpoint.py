@@ -13,6 +13,8 @@ from typing import NamedTuple
 from .. import errors
 from . import codec, profiles
 
+__all__ = ["check", "find_override", "resolve", "variant"]
+
 # lambda-microvms and lambda-core are both served under Lambda's own host.
 _HOST_PREFIX = "lambda"
 # Names of services in variables and profiles where those are not the models' (botocore takes the service's id).

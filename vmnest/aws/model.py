@@ -17,6 +17,18 @@ from typing import Any
 
 from .. import errors
 
+__all__ = [
+    "Member",
+    "Model",
+    "Operation",
+    "Shape",
+    "load",
+    "load_from",
+    "read_data",
+    "read_partitions",
+    "require_botocore",
+]
+
 BOTOCORE_NEEDED = "1.43.35"
 
 URI, QUERY, HEADER = "uri", "querystring", "header"

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 
 from .. import errors
 
+__all__ = ["DEFAULT", "Profile", "ca_bundle", "chosen_name", "load", "path_of", "stamp_of"]
+
 DEFAULT = "default"
 _SETTLED_AFTER_NS = 50_000_000
 

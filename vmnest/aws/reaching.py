@@ -11,6 +11,8 @@ from . import refusals
 if TYPE_CHECKING:
     from ..transport import Response, Transport
 
+__all__ = ["Reached", "reach"]
+
 # A request that the service has, so that it is the service itself that refuses it, and not what stands before it.
 _PATH = "/2025-09-09/microvms?maxResults=1"
 _ANSWER_BYTES = 65536

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from .. import errors, settings
 from . import profiles
 
+__all__ = ["Found", "find", "of_arn", "resolve"]
+
 # A region becomes a part of a host name: nothing but a label may pass.
 _REGION = re.compile(r"(?![0-9]+\Z)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?")
 _AWS_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")

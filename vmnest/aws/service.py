@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..transport import Response, Transport
     from .credentials import Credentials, CredentialSource
 
+__all__ = ["Service"]
+
 MAX_ANSWER_BYTES = 8 * 2**20
 READ_TIMEOUT_SECONDS = 60.0
 # The service allows 15 minutes (design of SigV4); less than this is not what made it refuse.

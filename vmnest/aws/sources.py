@@ -21,6 +21,8 @@ from .credentials import Credentials, Standing, StaticSource, build, check
 if TYPE_CHECKING:
     from .chain import ChainSource
 
+__all__ = ["ConfiguredSource", "resolve", "shared"]
+
 
 def resolve(
     *, environ: Mapping[str, str], profile: str | None = None, region: str | None = None, is_hurried: bool = False

@@ -15,6 +15,8 @@ from ..wire import names
 from . import outages
 from .images import Build, Draft, Images, ImageVersion
 
+__all__ = ["begin", "explain", "wait", "wait_deleted", "wait_settled"]
+
 _IN_CHANGE = frozenset({"CREATING", "UPDATING"})
 _FAILED = "FAILED"
 _SUCCESSFUL = "SUCCESSFUL"

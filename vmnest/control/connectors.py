@@ -11,6 +11,8 @@ from ..aws.service import Service
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from . import answers, outages
 
+__all__ = ["Connector", "Connectors"]
+
 PENDING = "PENDING"
 ACTIVE = "ACTIVE"
 IPV4 = "IPv4"

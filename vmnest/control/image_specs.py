@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+__all__ = ["ALL_CAPABILITIES", "DEFAULT_MEMORY_MIB", "MEMORY_CLASSES_MIB", "Hooks", "ImageSpec"]
+
 DEFAULT_HOOK_PORT = 9000
 BUILD_HOOKS = ("ready", "validate")
 RUN_HOOKS = ("run", "resume", "suspend", "terminate")

@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 from .. import errors
 
+__all__ = ["LogEvent", "Mark"]
+
 # Clocks that are off by ten minutes have been seen.
 OVERLAP_MS = 15 * 60_000
 MOST_REMEMBERED = 2000

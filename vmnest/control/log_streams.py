@@ -21,6 +21,8 @@ from ..aws.service import Service
 from ..deadline import Deadline
 from .logs import GROUP_PREFIX
 
+__all__ = ["GROUP_PREFIXES", "Selection", "Subject", "all_groups", "find", "groups_of", "is_of"]
+
 DOCUMENTED_GROUP_PREFIX = "/aws/lambda/microvms/"
 GROUP_PREFIXES = (GROUP_PREFIX, DOCUMENTED_GROUP_PREFIX)
 # A group has a stream for each MicroVM that was ever started from the image: a search through them must end.

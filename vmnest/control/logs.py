@@ -24,6 +24,8 @@ from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from .images import ImageVersion
 from .microvms import MicroVMs
 
+__all__ = ["GROUP_PREFIX", "build_log", "group_of", "sandboxes_of", "tail"]
+
 GROUP_PREFIX = "/aws/lambda-microvms/"  # of the groups that the service makes: one an image
 # Clocks differ a little, and the last lines come when the build is over.
 MARGIN_SECONDS = 60.0

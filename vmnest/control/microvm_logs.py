@@ -20,6 +20,8 @@ from . import log_streams
 from .log_marks import LogEvent, Mark
 from .log_streams import Selection, Subject
 
+__all__ = ["AWS_PACE", "LOCAL_PACE", "MicrovmLog", "Pace"]
+
 LARGEST_PAGE = 10_000
 MOST_TAIL_BYTES = 64 << 20
 CALL_SECONDS = 60.0

@@ -8,6 +8,8 @@ from ..aws.service import Service
 from ..deadline import Deadline
 from . import answers
 
+__all__ = ["Tags"]
+
 
 class Tags:
     """Calls about tags, by ARN. All of them raise ResourceNotFoundError for what does not exist."""

@@ -13,6 +13,8 @@ from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from ..wire import names
 from . import answers, microvms
 
+__all__ = ["Token", "mint", "mint_shell"]
+
 _PORTS_OPERATION = "CreateMicrovmAuthToken"
 _SHELL_OPERATION = "CreateMicrovmShellAuthToken"
 # The names and values go into requests as headers as they are: nothing may pass that ends a line or a field.

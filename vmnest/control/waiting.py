@@ -10,6 +10,8 @@ from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from ..wire import names
 from .microvms import MicroVM, MicroVMs
 
+__all__ = ["ENDED_BY_REQUEST", "ended", "wait_until"]
+
 _FIRST_DELAY_SECONDS = 0.1
 _LAST_DELAY_SECONDS = 2.0
 # A wait may take hours: what fails meanwhile, and may pass, is outlasted this long. (Each call repeats itself, too.)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import struct
 
+__all__ = ["ARM", "X86", "machine_of"]
+
 ARM = "ARM_64"
 X86 = "X86_64"
 

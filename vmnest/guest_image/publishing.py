@@ -12,6 +12,8 @@ from ..control.images import Draft, Images
 from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from .packing import Package
 
+__all__ = ["KEY_PREFIX", "key_of", "publish", "upload"]
+
 KEY_PREFIX = "vmnest/"
 _MOST_TRIES = 3
 

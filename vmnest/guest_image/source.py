@@ -8,6 +8,8 @@ from typing import NamedTuple
 from .. import errors, settings
 from . import packaged
 
+__all__ = ["DEFAULT_DIRECTORY", "DOCKERFILE", "Source", "find"]
+
 DEFAULT_DIRECTORY = "guest"
 DOCKERFILE = "Dockerfile"
 

@@ -12,6 +12,20 @@ from .. import errors
 from .spec import Stack
 from .state import Resource
 
+__all__ = [
+    "LOST",
+    "UNFINISHED",
+    "Tags",
+    "foreign",
+    "is_ours",
+    "is_unfinished",
+    "judge",
+    "missing_tags",
+    "owner_of",
+    "reused",
+    "tags_of",
+]
+
 MANAGER_TAG = "vmnest:managed-by"
 PROJECT_TAG = "vmnest:project"
 STACK_TAG = "vmnest:stack"

@@ -14,6 +14,8 @@ from .resources import artifact, table
 from .state import Resource
 from .steps import DELETE, Step
 
+__all__ = ["Plan", "make"]
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -6,6 +6,22 @@ from dataclasses import dataclass, field
 
 from .state import Resource
 
+__all__ = [
+    "CREATE",
+    "DELETE",
+    "DONE",
+    "FAILED",
+    "NOTE",
+    "NOTHING",
+    "PROGRESS",
+    "REUSE",
+    "START",
+    "UPDATE",
+    "Change",
+    "Event",
+    "Step",
+]
+
 CREATE = "create"
 UPDATE = "update"
 REUSE = "reuse"

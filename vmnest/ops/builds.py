@@ -33,7 +33,7 @@ if TYPE_CHECKING:
             """The build has got so far."""
 
 
-__all__ = ["Wish", "build_image", "find_source", "init_image", "read_build_log"]
+__all__ = ["ASK_SECONDS", "BUILD_SECONDS", "Wish", "build_image", "find_source", "init_image", "read_build_log"]
 
 BUILD_SECONDS = 3600.0  # most take two to six minutes
 ASK_SECONDS = 60.0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .image_sizes import Key, Sizes
     from .inventory import Place
 
-__all__ = ["estimate_cost", "quote_cost"]
+__all__ = ["LONGEST_HOURS", "MOST_HOURS", "estimate_cost", "quote_cost"]
 
 ASK_SECONDS = 60.0
 LONGEST_HOURS = 8.0  # no MicroVM lives longer

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Probe = Callable[[Context], "list[Check]"]
 
-__all__ = ["diagnose"]
+__all__ = ["DIAGNOSE_SECONDS", "diagnose"]
 
 DIAGNOSE_SECONDS = 30.0
 # Probes bound their waits by the deadline themselves; one that has just come to it gets as much to say so.

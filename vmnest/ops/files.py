@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..agent.entries import Entry
     from ..sandbox.files import Files
 
-__all__ = ["BLOCK_BYTES", "WORKDIR", "change_mode", "describe", "open_files", "read_file", "stream_file"]
+__all__ = ["BLOCK_BYTES", "DEEPEST", "WORKDIR", "change_mode", "describe", "open_files", "read_file", "stream_file"]
 
 BLOCK_BYTES = 256 * 1024
 WORKDIR = "."  # a relative path begins at the agent's working directory

@@ -26,6 +26,8 @@ __all__ = [
     "find",
     "newest",
     "plan_prune",
+    "ASK_SECONDS",
+    "REMOVE_SECONDS",
 ]
 
 ASK_SECONDS = 60.0

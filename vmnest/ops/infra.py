@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "ASK_SECONDS",
+    "DESTROY_SECONDS",
+    "UP_SECONDS",
     "destroy_infra",
     "infra_list",
     "infra_outputs",

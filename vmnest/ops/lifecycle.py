@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ..sandbox import Sandbox
 
-__all__ = ["start_sandbox", "stop_sandbox", "wait_for_sandbox"]
+__all__ = ["STATE_SECONDS", "start_sandbox", "stop_sandbox", "wait_for_sandbox"]
 
 STATE_SECONDS = 120.0
 

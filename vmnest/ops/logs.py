@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..control.microvm_logs import MicrovmLog
     from ..sandbox.logbook import Logbook, Want
 
-__all__ = ["await_logs", "follow_logs", "sandbox_logs"]
+__all__ = ["ASK_SECONDS", "EVENT_BYTES", "MOST_EVENTS", "await_logs", "follow_logs", "sandbox_logs"]
 
 ASK_SECONDS = 60.0
 WAIT_SECONDS = 20.0

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from ..deadline import Clock
     from ..registry import Record
 
-__all__ = ["all_metrics", "sandbox_metrics", "sandbox_metrics_stream", "watch_all", "watch_sandbox"]
+__all__ = [
+    "ASK_SECONDS",
+    "INTERVAL_SECONDS",
+    "all_metrics",
+    "sandbox_metrics",
+    "sandbox_metrics_stream",
+    "watch_all",
+    "watch_sandbox",
+]
 
 ASK_SECONDS = 30.0
 SAMPLE_SECONDS = 5.0  # while it is watched, no look at a sandbox takes longer

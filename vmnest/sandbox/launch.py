@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from ..target import Target
     from .wishes import Wish
 
-__all__ = ["adopt", "complete", "completed", "discard", "end", "find_suspects", "plan", "start", "tell_what_is_left"]
+__all__ = [
+    "BASE_MEMORY_MIB",
+    "adopt",
+    "complete",
+    "completed",
+    "discard",
+    "end",
+    "find_suspects",
+    "plan",
+    "start",
+    "tell_what_is_left",
+]
 
 CLEANUP_SECONDS = 30.0
 LAUNCH_MARGIN_SECONDS = 180.0  # between a record and the start of its MicroVM; clocks differ, too

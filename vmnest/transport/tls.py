@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from .. import errors
 from . import resumption
 
+__all__ = ["build_context", "explain"]
+
 # botocore's own order: its variable, then the one that it keeps for the sake of requests.
 _BUNDLE_VARIABLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
 

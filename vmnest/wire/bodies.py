@@ -22,6 +22,8 @@ from .http1 import (
     serialize_fields,
 )
 
+__all__ = ["BodyDecoder", "encode_chunk", "encode_last_chunk"]
+
 MAX_CHUNK_LINE_BYTES = 4096
 MAX_TRAILER_BYTES = 16384
 _MAX_CHUNK_DIGITS = 15

@@ -21,6 +21,43 @@ from dataclasses import dataclass
 
 from .. import errors
 
+__all__ = [
+    "CHUNKED",
+    "LENGTH",
+    "MAX_FIELDS",
+    "MAX_HEAD_BYTES",
+    "NONE",
+    "NO_BODY",
+    "REASONS",
+    "SWITCHING_PROTOCOLS",
+    "UNTIL_CLOSE",
+    "Field",
+    "Fields",
+    "Framing",
+    "HeadBuffer",
+    "MessageError",
+    "Request",
+    "Response",
+    "TruncatedError",
+    "asks_upgrade",
+    "elements",
+    "expects_continue",
+    "first",
+    "framed_fields",
+    "keeps_alive",
+    "parse_field",
+    "parse_request",
+    "parse_response",
+    "passed_framing",
+    "request_framing",
+    "response_framing",
+    "serialize_fields",
+    "serialize_request",
+    "serialize_response",
+    "values",
+    "without",
+]
+
 Field = tuple[str, str]
 Fields = Sequence[Field]
 

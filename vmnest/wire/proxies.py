@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from .. import errors
 
+__all__ = ["Proxy", "choose", "find_variable"]
+
 _PROXY_URL = re.compile(
     r"(?:(?P<scheme>https?)://)?(?:(?P<login>[^/]*)@)?(?P<host>\[[0-9A-Fa-f:.%]+\]|[^/@:\s]+)(?::(?P<port>\d{1,5}))?/?"
 )

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from . import bodies, http1
 
+__all__ = ["Stream"]
+
 RECEIVE_BYTES = 262144
 
 

@@ -19,6 +19,27 @@ from typing import NamedTuple
 from .. import errors
 from . import http1
 
+__all__ = [
+    "BINARY",
+    "CLOSE",
+    "CONTINUATION",
+    "INTERNAL_ERROR",
+    "MAX_CONTROL_BYTES",
+    "NORMAL",
+    "PING",
+    "PONG",
+    "TEXT",
+    "Message",
+    "ProtocolError",
+    "Receiver",
+    "Sender",
+    "check_request",
+    "check_response",
+    "make_key",
+    "request_fields",
+    "response_fields",
+]
+
 CONTINUATION = 0
 TEXT = 1
 BINARY = 2

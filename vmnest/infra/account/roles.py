@@ -13,6 +13,8 @@ from ...aws.service import Service
 from ...deadline import Clock, Deadline
 from . import answers, attempts
 
+__all__ = ["Document", "Role", "Roles", "parse_document"]
+
 Document = Mapping[str, object]
 _T = TypeVar("_T")
 
