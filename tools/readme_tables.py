@@ -9,8 +9,10 @@ A part stands between ``.. generated: NAME [ARGUMENT...]`` and ``.. end of gener
 
 from __future__ import annotations
 
+import csv
 import importlib
 import inspect
+import io
 import json
 import re
 import sys
@@ -34,11 +36,11 @@ PART = re.compile(r"^(\.\. generated: (.+)\n)(?:.*\n)*?(\.\. end of generated\n)
 
 
 def render_table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A ``list-table``; its cells are reStructuredText."""
-    lines = [".. list-table::", "   :header-rows: 1", ""]
-    for row in (heading, *rows):
-        lines += [f"   {'* -' if count == 0 else '  -'} {cell}" for count, cell in enumerate(row)]
-    return "\n".join(lines)
+    """A ``csv-table``, a line a row; its cells are reStructuredText."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows((heading, *rows))
+    return ".. csv-table::\n   :header-rows: 1\n\n" + textwrap.indent(text.getvalue(), "   ").rstrip()
 
 
 def render_settings(prefix: str = "") -> str:
