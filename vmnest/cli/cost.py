@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ops import cost
-from . import inventory, output, render, tables, terminal, values, words
+from . import inventory, members, output, render, tables, terminal, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from . import verbs
 
 __all__ = ["build_parser", "render_amount", "run"]
-
-LEAST_ROOM = 20  # in a narrower window nothing is readable anyway
 
 
 class _Options(words.Options):
@@ -113,7 +111,7 @@ def _parts(data: Mapping[str, object]) -> Iterator[str]:
     """The tables, and below them what they are made on."""
     total = data["total"]
     assert isinstance(total, dict)
-    sandboxes, images = _items(data, "sandboxes"), _items(data, "images")
+    sandboxes, images = members.items(data, "sandboxes"), members.items(data, "images")
     if sandboxes:
         rows = [_row(each) for each in sandboxes]
         if len(rows) > 1:
@@ -142,12 +140,7 @@ def _told(data: Mapping[str, object]) -> str:
 
 def _wrapped(line: str, *, mark: str = "") -> str:
     """A line, broken between words where a terminal would break it within one."""
-    if not terminal.is_terminal(terminal.STDOUT):
-        return f"{mark}{line}\n"
-    import textwrap
-
-    room = max(LEAST_ROOM, terminal.size()[0] - 1)
-    return textwrap.fill(line, room, initial_indent=mark, subsequent_indent=" " * len(mark)) + "\n"
+    return f"{mark}{render.fold(line, terminal.room(terminal.STDOUT), indent=' ' * len(mark))}\n"
 
 
 _AMOUNTS = ("per_hour", "so_far", "until_expiry")
@@ -200,26 +193,21 @@ def _remarks(data: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     total = data["total"]
     assert isinstance(total, dict)
     left_out = max(total["left_out"].values())
-    if left_out and len(_items(data, "sandboxes")) > 1:
+    if left_out and len(members.items(data, "sandboxes")) > 1:
         yield f"the total leaves out what is not known of {left_out} of them", None
     without: dict[str, list[object]] = {}
-    for sandbox in _items(data, "sandboxes"):
+    for sandbox in members.items(data, "sandboxes"):
         reasons = sandbox["reasons"]
         assert isinstance(reasons, list)
         if any(sandbox[amount] is None for amount in _AMOUNTS):
             without.setdefault("; ".join(map(str, reasons)), []).append(sandbox["name"] or sandbox["microvm_id"])
     for reason, names in without.items():
         yield f"{render.render_names(names)}: {reason}", None
-    for image in _items(data, "images"):
+    for image in members.items(data, "images"):
         if image["reason"]:
             title = f"{str(image['image_arn']).rpartition(':')[2]} {image['image_version']}"
             yield f"what keeping {title} costs, and starting from it, is left out: {image['reason']}", None
-    for place in _items(data, "failed"):
+    for place in members.items(data, "failed"):
         error = place["error"]
         assert isinstance(error, dict)
         yield f"{inventory.place_of(place)} is left out: {error['message']}", error
-
-
-def _items(data: Mapping[str, object], name: str) -> list[dict[str, object]]:
-    found = data.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors, settings
 from ..ops import builds, images
-from . import asking, batch, failure, infra_progress, output, render, tables, values, variables, words
+from . import asking, batch, failure, infra_progress, members, output, render, tables, values, variables, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def _list(options: _ImageOptions) -> None:
             region=options.region,
             timeout=options.timeout or images.ASK_SECONDS,
         )
-    found = _items(data, "images")
+    found = members.items(data, "images")
     rows = [_managed_row(each) if options.managed else _row(each) for each in found]
     columns = _MANAGED_COLUMNS if options.managed else _COLUMNS
     output.result(data, options=options, text=output.table(columns, rows) if rows else "")
@@ -317,7 +317,7 @@ def _row(image: Mapping[str, object]) -> tuple[object, ...]:
 
 
 def _managed_row(image: Mapping[str, object]) -> tuple[object, ...]:
-    versions = ", ".join(str(each["image_version"]) for each in _items(image, "versions"))
+    versions = ", ".join(str(each["image_version"]) for each in members.items(image, "versions"))
     return (image["name"], versions or None, image["image_arn"])
 
 
@@ -350,7 +350,7 @@ def _versions(options: _ImageOptions) -> None:
             render.render_age_since(each["created_at"]),
             each["state_reason"],
         )
-        for each in _items(data, "versions")
+        for each in members.items(data, "versions")
     ]
     output.result(data, options=options, text=output.table(_VERSION_COLUMNS, rows))
 
@@ -364,7 +364,7 @@ def _logs(options: _ImageOptions) -> None:
             region=options.region,
             timeout=options.timeout or builds.ASK_SECONDS,
         )
-    lines = [line for each in _items(data, "lines") for line in str(each["message"]).splitlines()]
+    lines = [line for each in members.items(data, "lines") for line in str(each["message"]).splitlines()]
     output.result(data, options=options, text="".join(f"{render.to_printable(line)}\n" for line in lines))
     if not lines:
         output.remark(
@@ -403,7 +403,7 @@ def _prune(options: _ImageOptions) -> int:
             region=options.region,
             timeout=options.timeout or images.ASK_SECONDS,
         )
-    found = _items(planned, "images")
+    found = members.items(planned, "images")
     shown = "".join(f"{_title(each)}\n" for each in found)
     if options.dry_run or not found:
         output.result(
@@ -426,19 +426,14 @@ def _prune(options: _ImageOptions) -> int:
             region=options.region,
             timeout=options.timeout or images.REMOVE_SECONDS,
         )
-    output.result(data, options=options, text="".join(f"{_title(each)}\n" for each in _items(data, "images")))
-    for each in _items(data, "failed"):
+    output.result(data, options=options, text="".join(f"{_title(each)}\n" for each in members.items(data, "images")))
+    for each in members.items(data, "failed"):
         error = each["error"]
         assert isinstance(error, dict)
         output.remark(f"{_title(each)} is still there: {error['message']}", options=options)
-    return 1 if _items(data, "failed") else 0
+    return 1 if members.items(data, "failed") else 0
 
 
 def _title(each: Mapping[str, object]) -> str:
     version = each.get("image_version")
     return render.to_printable(f"{each['name']} {version}" if version else str(each["name"]))
-
-
-def _items(data: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
-    found = data.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import errors, settings
 from ..ops import inventory, removal, views
 from ..wire import names
-from . import output, render, tables, terminal, values, words
+from . import members, output, render, tables, terminal, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
             local=options.local or None,
             region=options.region,
         )
-    listed, failed = _items(data, "sandboxes"), _items(data, "failed")
+    listed, failed = members.items(data, "sandboxes"), members.items(data, "failed")
     text = _lines(each["name"] or each["microvm_id"] for each in listed) if options.quiet else _table(listed, options)
     output.result(data, options=options, text=text)
     if not listed:
@@ -117,20 +117,11 @@ def _failures(
     listed: Sequence[Mapping[str, object]], failed: Sequence[Mapping[str, object]]
 ) -> Iterator[tuple[str, object]]:
     """Why states are not known; what is so for a whole place is told of that."""
-    told = {_reason(each) for each in failed}
-    yield from ((_reason(each), each["error"]) for each in listed if "error" in each and _reason(each) not in told)
-    yield from ((f"{place_of(each)} could not be asked: {_reason(each)}", each["error"]) for each in failed)
-
-
-def _items(data: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
-    found = data.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-
-
-def _reason(each: Mapping[str, object]) -> str:
-    error = each["error"]
-    assert isinstance(error, dict)
-    return str(error["message"])
+    told = {members.reason(each) for each in failed}
+    yield from (
+        (members.reason(each), each["error"]) for each in listed if "error" in each and members.reason(each) not in told
+    )
+    yield from ((f"{place_of(each)} could not be asked: {members.reason(each)}", each["error"]) for each in failed)
 
 
 def place_of(each: Mapping[str, object]) -> str:

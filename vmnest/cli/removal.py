@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import errors
 from ..ops import pruning, removal
-from . import asking, inventory, output, render, tables, values, words
+from . import asking, inventory, members, output, render, tables, values, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,14 +106,14 @@ def _remove(options: _RemoveOptions) -> None:
             force = options.force or is_crowd
             data = removal.remove_sandboxes(names=chosen, force=force, local=local, region=options.region)
     except errors.VmnestError as error:
-        report = _items(error.details, "report")
+        report = members.items(error.details, "report")
         if report and not options.json:
             _show(report, data={}, options=options)
             others = [each for each in report if "error" in each][1:]
-            told = [(_of_one(each), each["error"]) for each in others if _reason(each) != error.message]
+            told = [(_of_one(each), each["error"]) for each in others if members.reason(each) != error.message]
             output.remark_failures(told, options=options)
         raise
-    _show(_items(data, "removed"), data=data, options=options)
+    _show(members.items(data, "removed"), data=data, options=options)
     if not chosen:
         output.remark(inventory.none_of(options, labels=options.label), options=options)
 
@@ -142,7 +142,7 @@ _MISSING = "not found"
 
 def _of_one(each: Mapping[str, object]) -> str:
     """A reason, with the name that it is about."""
-    return _reason(each) if _result(each) == _MISSING else f"{each['name']}: {_reason(each)}"
+    return members.reason(each) if _result(each) == _MISSING else f"{each['name']}: {members.reason(each)}"
 
 
 def _result(each: Mapping[str, object]) -> str:
@@ -164,7 +164,7 @@ def _prune(options: _PruneOptions) -> int:
         planned = pruning.plan_prune(
             older_than=options.older_than, unnamed=options.all, local=local, region=options.region
         )
-    found = _items(planned, "sandboxes")
+    found = members.items(planned, "sandboxes")
     if options.dry_run or not found:
         data = {**planned, "dry_run": True} if options.dry_run else planned
         output.result(data, options=options, text=_table(found, _TO_DO))
@@ -183,7 +183,7 @@ def _prune(options: _PruneOptions) -> int:
         data = pruning.prune_sandboxes(
             older_than=options.older_than, unnamed=options.all, only=found, local=local, region=options.region
         )
-    output.result(data, options=options, text=_table(_items(data, "sandboxes"), _DONE))
+    output.result(data, options=options, text=_table(members.items(data, "sandboxes"), _DONE))
     return _tell(data, options=options)
 
 
@@ -217,7 +217,7 @@ def _table(found: Sequence[Mapping[str, object]], results: Mapping[str, str]) ->
 def _tell(data: Mapping[str, object], *, options: words.Options) -> int:
     """What was left as it is, and why; many that have one reason are told together."""
     doubtful: dict[str, list[object]] = {}
-    for each in _items(data, "doubtful"):
+    for each in members.items(data, "doubtful"):
         doubtful.setdefault(inventory.place_of(each), []).append(each["name"])
     for place, names in doubtful.items():
         its, one = ("its MicroVM", str(names[0])) if len(names) == 1 else ("their MicroVMs", "NAME")
@@ -226,10 +226,10 @@ def _tell(data: Mapping[str, object], *, options: words.Options) -> int:
             f"vmnest rm {one} forgets {'it' if len(names) == 1 else 'one'}",
             options=options,
         )
-    failed = _items(data, "failed")
+    failed = members.items(data, "failed")
     left_out = [
-        (f"{inventory.place_of(each)} is not set up here, and was left out: {_reason(each)}", None)
-        for each in _items(data, "left_out")
+        (f"{inventory.place_of(each)} is not set up here, and was left out: {members.reason(each)}", None)
+        for each in members.items(data, "left_out")
     ]
     output.remark_failures([*_failures(failed), *left_out], options=options)
     return 1 if failed else 0
@@ -238,11 +238,11 @@ def _tell(data: Mapping[str, object], *, options: words.Options) -> int:
 def _failures(failed: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, object]]:
     of_places = [each for each in failed if (each.get("name") or each.get("microvm_id")) is None]
     for each in of_places:
-        yield f"{inventory.place_of(each)} could not be asked: {_reason(each)}", each["error"]
+        yield f"{inventory.place_of(each)} could not be asked: {members.reason(each)}", each["error"]
     groups: dict[tuple[bool, str], list[Mapping[str, object]]] = {}
     for each in failed:
         if each not in of_places:
-            groups.setdefault(("action" in each, _reason(each)), []).append(each)
+            groups.setdefault(("action" in each, members.reason(each)), []).append(each)
     for (was_tried, reason), group in groups.items():
         names = [each["name"] or each["microvm_id"] for each in group]
         yield f"{render.render_names(names) if was_tried else _were_kept(names)}: {reason}", group[0]["error"]
@@ -250,14 +250,3 @@ def _failures(failed: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, obj
 
 def _were_kept(names: Sequence[object]) -> str:
     return f"{render.render_names(names)} {'was' if len(names) == 1 else 'were'} kept"
-
-
-def _items(data: Mapping[str, object], name: str) -> list[Mapping[str, object]]:
-    found = data.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-
-
-def _reason(each: Mapping[str, object]) -> str:
-    error = each["error"]
-    assert isinstance(error, dict)
-    return str(error["message"])
