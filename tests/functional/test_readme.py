@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,21 @@ IMAGES = section("Images of your own").partition("Trying the guest without AWS\n
 GUEST = section("Trying the guest without AWS")
 
 
+# What goes on until somebody ends it, or wants a terminal.
+STAYS = re.compile(r" -it | --follow ")
+TOUR = ("exec", "shell", "attach", "cp", "fs ls", "fs write", "fs chmod", "logs", "ls", "prune")
+BEFORE = """
+mkdir -p project/dist project/.git secrets
+echo note > notes.txt; echo 1,2 > data.csv; gzip -c data.csv > data.gz
+touch project/.git/config project/a.pyc project/dist/wheel
+tar -cf project.tar project
+vmnest --local create demo
+vmnest --local create other --label team=data
+vmnest cp notes.txt demo:report.pdf
+vmnest cp -r secrets demo:
+"""
+
+
 def blocks(kind: str, part: str) -> list[str]:
     """The literal blocks of a part, without their indentation."""
     found = re.findall(rf"^\.\. code-block:: {kind}\n\n((?: {{4}}.*\n|\n)+)", part, re.MULTILINE)
@@ -45,12 +61,19 @@ def blocks(kind: str, part: str) -> list[str]:
 def type_lines(part: str, environ: dict[str, str], *, folder: Path) -> list[str]:
     """What is printed when the part's command lines are typed in a folder one after another, without a failure."""
     blocks_ = blocks("console", part)
-    lines = [line.removeprefix("$ ") for block in blocks_ for line in block.splitlines() if line[:2] == "$ "]
-    program = sys.executable + " -m vmnest "
-    script = "set -e\n" + "\n".join(re.sub(r"^vmnest ", program, line) for line in lines)
-    command = ["sh", "-c", script]
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    typed = (line.removeprefix("$ ") for block in blocks_ for line in block.splitlines() if line[:2] == "$ ")
+    lines = [line for line in typed if not STAYS.search(line)]
+    return type_script("\n".join(lines), environ, folder=folder)
+
+
+def type_script(script: str, environ: dict[str, str], *, folder: Path) -> list[str]:
+    """What it prints, without a failure, at a shell that knows ``vmnest``, and ``lpr``, which prints."""
+    known = f'vmnest() {{ {sys.executable} -m vmnest "$@"; }}\nlpr() {{ cat; }}\nset -e\n'
+    command = ["sh", "-c", known + script]
+    done = subprocess.run(
+        command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
     return (done.stdout + done.stderr).splitlines()
 
 
@@ -89,6 +112,30 @@ def test_the_command_lines_for_aws_work_in_the_local_cloud(environ: dict[str, st
     assert [line for line in answers if line.split()[:2] == ["demo", "RUNNING"]]
     assert [line for line in answers if line.split()[::2] == ["demo", "ended"]]
     assert "{}" not in answers
+
+
+def test_the_examples_of_commands_work_one_after_another(environ: dict[str, str], tmp_path: Path) -> None:
+    type_script(BEFORE, environ, folder=tmp_path)
+    seen = {each: type_lines(section(f"vmnest {each}"), environ, folder=tmp_path) for each in TOUR}
+    assert "built" in seen["attach"]
+    assert (tmp_path / "dist" / "wheel").exists()
+    assert "note" in seen["cp"]  # what went to the printer
+    assert [line for line in seen["logs"] if "agentd: process" in line]
+    assert [line for line in seen["ls"] if line.split()[::2] == ["other", "ended"]]
+    type_script("vmnest rm demo", environ, folder=tmp_path)
+
+
+def test_the_examples_of_the_python_library_work(environ: dict[str, str]) -> None:
+    first, second = (block.replace('"make"', '"echo"') for block in blocks("python", section("Python")))
+    both = f"{first}\nwith Sandbox.create(local=True) as sandbox:\n{textwrap.indent(second, '    ')}"
+    own = {**environ, "AGENT_SANDBOX_TARGET": "local"}
+    done = subprocess.run([sys.executable, "-c", both], env=own, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    answers = done.stdout.splitlines()
+    assert answers[0] == "0 None test"
+    assert answers[2:4] == ["stdout all", "0"]
+    assert sum("Directory listing" in answer for answer in answers) >= 2  # by curl there, and through the port here
+    assert answers[-1] == "42"
 
 
 def test_an_image_of_ones_own_is_built_as_is_said_and_used(environ: dict[str, str], tmp_path: Path) -> None:
