@@ -48,8 +48,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
         data = doctor.diagnose(
             local=options.local or None, region=options.region, timeout=options.timeout or doctor.DIAGNOSE_SECONDS
         )
-    columns = terminal.size()[0] if terminal.is_terminal(terminal.STDOUT) else None
-    sheet = _Sheet(columns, colour=terminal.want_colour(terminal.STDOUT))
+    sheet = _Sheet(terminal.room(terminal.STDOUT), colour=terminal.want_colour(terminal.STDOUT))
     output.result(data, options=options, text="".join(f"{line}\n" for line in sheet.lines(data)))
     return 0 if data["ready"] else 1
 
@@ -63,6 +62,10 @@ class _Sheet:
 
     def lines(self, data: Mapping[str, object]) -> Iterator[str]:
         """All of it."""
+        for text in self._texts(data):
+            yield from text.split("\n")
+
+    def _texts(self, data: Mapping[str, object]) -> Iterator[str]:
         checks = data["checks"]
         assert isinstance(checks, list)
         for area, title in _GROUPS.items():
@@ -79,9 +82,7 @@ class _Sheet:
         verdict = str(found["verdict"])
         yield from self._entry(verdict, f"{found['title']}: {found['detail']}", verdict=verdict)
         for remedy in str(found["remedy"] or "").splitlines():
-            first, *rest = self._fold(remedy, indent=_INDENT + len(_ARROW))
-            yield f"{'':{_INDENT}}{_ARROW}{first}"
-            yield from (f"{'':{_INDENT + len(_ARROW)}}{line}" for line in rest)
+            yield f"{'':{_INDENT}}{_ARROW}{self._fold(remedy, indent=_INDENT + len(_ARROW))}"
 
     def _conclusion(self, data: Mapping[str, object]) -> Iterator[str]:
         targets = data["targets"]
@@ -94,23 +95,9 @@ class _Sheet:
 
     def _entry(self, word: str, text: str, *, verdict: str) -> Iterator[str]:
         """A word in its column, and folded text beside it."""
-        first, *rest = self._fold(text, indent=_INDENT)
         padded = word.ljust(_INDENT - 2)
         colour = tables.VERDICT_COLOURS.get(verdict) if self._colour else None
-        yield f"  {tables.paint(padded, colour) if colour else padded}{first}"
-        yield from (f"{'':{_INDENT}}{line}" for line in rest)
+        yield f"  {tables.paint(padded, colour) if colour else padded}{self._fold(text, indent=_INDENT)}"
 
-    def _fold(self, text: str, *, indent: int) -> list[str]:
-        """Lines that fit beside the indent. What has no blank in it (a path, a command's word) is not taken apart."""
-        text = render.to_printable(text)
-        if self._columns is None:
-            return [text]
-        room = self._columns - indent
-        lines = [""]
-        for word in text.split(" "):
-            longer = f"{lines[-1]} {word}" if lines[-1] else word
-            if lines[-1] and render.width(longer) > room:
-                lines.append(word)
-            else:
-                lines[-1] = longer
-        return lines
+    def _fold(self, text: str, *, indent: int) -> str:
+        return render.fold(render.to_printable(text), self._columns, indent=" " * indent)

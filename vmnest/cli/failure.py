@@ -84,8 +84,9 @@ def _render(shown: errors.VmnestError, error: BaseException, *, json: bool, debu
         wire = shown.to_wire()
         return render.render_json({"error": {**wire, "traceback": trace} if trace else wire})
     red, plain = ("\x1b[1;31m", "\x1b[0m") if terminal.want_colour(terminal.STDERR) else ("", "")
-    hint = render.render_hint(errors.redact(shown.hint or ""))
-    return f"{trace}{red}vmnest:{plain} {render.to_printable(shown.message)}\n{hint}"
+    room = terminal.room(terminal.STDERR)
+    hint = render.render_hint(errors.redact(shown.hint or ""), room=room)
+    return f"{trace}{red}vmnest:{plain} {render.render_remark(shown.message, room=room)}{hint}"
 
 
 def _trace(error: BaseException) -> str:

@@ -121,8 +121,20 @@ class _Line:
             return 0
         if len(found) > bool(group):
             raise errors.UsageError(f"there is no command {' '.join(found)!r}", hint=_closest(found) or _SEE_HELP)
+        return self._tell_missing(group)
+
+    def _tell_missing(self, group: str) -> int:
+        """That a command is missing, and which there are."""
         within = [verb.words[1] for verb in verbs.in_group(group)] if group else [verb.words[0] for verb in verbs.VERBS]
-        raise errors.UsageError(f"a command is missing: {' '.join(['vmnest', *found])} ...", hint=_one_of(within))
+        message = f"a command is missing: {' '.join(filter(None, ['vmnest', group]))} ..."
+        error = errors.UsageError(message, hint=_one_of(within))
+        if self.json:
+            raise error
+        from . import manual
+
+        shown = manual.group_help(group) if group else manual.short_help()
+        terminal.tell(f"vmnest: {message}\n\n{shown}")
+        return error.exit_status
 
 
 _SEE_HELP = "vmnest --help lists the commands; options of a command come after it."

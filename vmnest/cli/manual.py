@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from . import verbs
 
-__all__ = ["ABOUT", "EXAMPLE", "EXEC_STATUSES", "EXIT_STATUSES", "OPTIONS", "USAGE", "group_help", "help_text"]
+__all__ = [
+    "ABOUT",
+    "EXAMPLE",
+    "EXEC_STATUSES",
+    "EXIT_STATUSES",
+    "OPTIONS",
+    "USAGE",
+    "group_help",
+    "help_text",
+    "short_help",
+]
 
 ABOUT = "Disposable microVM sandboxes for code that nobody has vetted: on AWS, or on this machine (--local)."
 USAGE = "vmnest [options] COMMAND ..."
@@ -56,6 +66,12 @@ def help_text() -> str:
         f"Exit status:\n{_rows(EXIT_STATUSES)}"
         f"of {', '.join(others)} and {last}:\n{_rows(EXEC_STATUSES)}"
     )
+
+
+def short_help() -> str:
+    """What ``vmnest`` alone prints."""
+    commands = tuple((verb.title, verb.summary) for verb in verbs.VERBS)
+    return f"Usage: {USAGE}\n\nTo begin with:\n  {EXAMPLE}\n\nCommands:\n{_rows(commands)}\nvmnest --help tells more.\n"
 
 
 def group_help(group: str) -> str:

@@ -48,7 +48,7 @@ def table(columns: Sequence[tables.Column | str], rows: Iterable[Sequence[object
 def remark(text: str | None, *, options: Options) -> None:
     """A line for the user beside the result. Not with ``--json``, where standard error is for a JSON error alone."""
     if text and not options.quiet and not options.json:
-        terminal.tell(f"vmnest: {render.to_printable(text)}\n")
+        terminal.tell(f"vmnest: {render.render_remark(text, room=terminal.room(terminal.STDERR))}")
 
 
 def remark_failures(failures: Iterable[tuple[str, object]], *, options: Options) -> None:
@@ -64,7 +64,7 @@ def remark_failures(failures: Iterable[tuple[str, object]], *, options: Options)
             hint = error.get("hint") if isinstance(error, dict) else None
             if hint and hint not in told and not options.quiet and not options.json:
                 told.add(hint)
-                terminal.tell(render.render_hint(hint))
+                terminal.tell(render.render_hint(hint, room=terminal.room(terminal.STDERR)))
 
 
 def remark_unusual_place(*, options: Options) -> None:

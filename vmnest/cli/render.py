@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = [
+    "fold",
     "render_age",
     "render_age_since",
     "render_duration",
@@ -19,6 +20,7 @@ __all__ = [
     "render_members",
     "render_moment",
     "render_names",
+    "render_remark",
     "render_time_until",
     "to_printable",
     "width",
@@ -69,9 +71,37 @@ def render_names(names: Sequence[object]) -> str:
     return ", ".join(map(str, shown)) + more
 
 
-def render_hint(hint: str) -> str:
+def fold(text: str, room: int | None, *, indent: str = "") -> str:
+    """Printable text in lines that fit, broken between words; what has no blank in it is not taken apart.
+
+    Args:
+        text: The text; the blanks at its beginning begin every line.
+        room: How many columns a line may have; None: it stays one line.
+        indent: What the lines after the first one begin with; the first one is taken to stand behind as much.
+    """
+    if room is None:
+        return text
+    room -= len(indent)
+    first, *others = text.lstrip(" ").split(" ")
+    before = text[: len(text) - len(text.lstrip(" "))]
+    lines = [before + first]
+    for word in others:
+        longer = f"{lines[-1]} {word}"
+        if width(longer) <= room:
+            lines[-1] = longer
+        else:
+            lines.append(before + word)
+    return f"\n{indent}".join(lines)
+
+
+def render_remark(text: str, *, room: int | None = None) -> str:
+    """What is said of ourselves, without ``vmnest:`` before it; its further lines stand below the first one."""
+    return fold(to_printable(text), room, indent=" " * len("vmnest: ")) + "\n"
+
+
+def render_hint(hint: str, *, room: int | None = None) -> str:
     """What to do about an error, below its line. It may have several lines: what somebody else's program printed."""
-    return "".join(f"  {to_printable(line)}\n" for line in hint.split("\n") if line)
+    return "".join(f"  {fold(to_printable(line), room, indent='  ')}\n" for line in hint.split("\n") if line)
 
 
 def render_json(value: object, *, indented: bool = False) -> str:

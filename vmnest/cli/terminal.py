@@ -31,6 +31,7 @@ __all__ = [
     "is_terminal",
     "open_missing",
     "read_bytes",
+    "room",
     "size",
     "tell",
     "want_colour",
@@ -181,6 +182,11 @@ def check_raw_mode() -> None:
             "the keys of this terminal cannot be handed on: this Python lacks the module termios",
             hint="Take input from a file or a pipe, or leave -i out.",
         ) from error
+
+
+def room(fd: int) -> int | None:
+    """The columns that a line may have there; None where that is no terminal, and nothing bounds it."""
+    return size()[0] if is_terminal(fd) else None
 
 
 class RawMode:

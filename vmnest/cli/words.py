@@ -300,7 +300,7 @@ def _take_option(parser: Parser, parts: Split, word: str, rest: list[str]) -> No
 
 
 def _means_something(parser: Parser, word: str) -> bool:
-    """Each of its letters is an option here, or several are given: then it is not enough that there is none such."""
+    """It is an option, or several letters in one word, which are to be told of together."""
     return len(word) > 2 or parser.is_known(word)
 
 

@@ -7,7 +7,9 @@ import os
 
 import pytest
 
+from tests.support.screens import on_terminal, read_until
 from vmnest import errors
+from vmnest.cli import terminal
 from vmnest.cli.failure import Ended, report
 
 
@@ -106,3 +108,23 @@ def test_nobody_to_tell_is_no_further_failure(capfd: pytest.CaptureFixture[str])
         os.dup2(kept, 2)
         os.close(kept)
         os.close(writer)
+
+
+def test_on_a_terminal_lines_break_between_words_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "size", lambda: (30, 24))
+    monkeypatch.setenv("TERM", "dumb")
+    error = errors.VmnestError("there is no such thing to be had", hint="Look for it in another place, and then\nask.")
+    report(error)
+    assert len(capfd.readouterr().err.splitlines()) == 3
+    with on_terminal(terminal.STDERR) as screen:
+        report(error)
+        lines = read_until(screen, b"ask.\n").decode().splitlines()
+    assert lines == [
+        "vmnest: there is no such thing",
+        "        to be had",
+        "  Look for it in another",
+        "  place, and then",
+        "  ask.",
+    ]

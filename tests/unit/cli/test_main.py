@@ -73,13 +73,31 @@ def test_a_group_has_help(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "first", "some"),
+    [
+        ([], "vmnest ...", "  exec            Run a command in a sandbox"),
+        (["--"], "vmnest ...", "vmnest --help tells more."),
+        (["--", "ls"], "vmnest ...", "Usage: vmnest [options] COMMAND ..."),
+        (["local"], "vmnest local ...", "Usage: vmnest local COMMAND [options]"),
+        (["image"], "vmnest image ...", "  image ls        List images"),
+        (["--local", "image", "-q"], "vmnest image ...", "  image ls        List images"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_without_a_command_those_that_there_are_are_listed(
+    line: list[str], first: str, some: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[:2] == [f"vmnest: a command is missing: {first}", ""]
+    assert some in captured.err.splitlines()
+
+
+@pytest.mark.parametrize(
     ("line", "message"),
     [
-        ([], "a command is missing: vmnest ..."),
         (["--json"], "a command is missing"),
-        (["--"], "a command is missing"),
-        (["--", "ls"], "a command is missing"),
-        (["local"], "a command is missing: vmnest local ..."),
         (["bogus"], "no command 'bogus'"),
         (["bogus", "--help"], "no command 'bogus'"),
         (["local", "bogus"], "no command 'local bogus'"),

@@ -11,13 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vmnest.cli.render import (
+    fold,
     render_age,
     render_age_since,
     render_duration,
+    render_hint,
     render_json,
     render_members,
     render_moment,
     render_names,
+    render_remark,
     render_time_until,
     to_printable,
     width,
@@ -121,3 +124,33 @@ def test_a_duration_is_told_exactly(seconds: int, text: str) -> None:
 )
 def test_of_many_names_some_are_shown(count: int, shown: str) -> None:
     assert render_names(range(count)) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "lines"),
+    [
+        ("one two three four five six", 24, ["one two three four five", "six"]),
+        ("one two three four five six", None, ["one two three four five six"]),
+        ("one two three four five six", 1, ["one", "two", "three", "four", "five", "six"]),
+        ("vmnest " + "x" * 30 + " y", 24, ["vmnest", "x" * 30, "y"]),
+        ("   log  of two columns and more", 24, ["   log  of two columns", "   and more"]),
+        ("\u4e00" * 9 + " " + "\u4e00" * 9, 24, ["\u4e00" * 9, "\u4e00" * 9]),
+        ("", 24, [""]),
+    ],
+    ids=["by words", "a pipe", "too narrow", "no blank", "a line of a log", "wide characters", "nothing"],
+)
+def test_text_is_folded_between_words_where_there_is_a_window(text: str, room: int | None, lines: list[str]) -> None:
+    assert fold(text, room).split("\n") == lines
+
+
+@given(text=st.text("ab \u4e00", max_size=200), room=st.integers(20, 60))
+def test_folding_changes_no_word_and_keeps_to_the_room(text: str, room: int) -> None:
+    folded = fold(text, room, indent="  ")
+    assert folded.split() == text.split()
+    for line in folded.split("\n"):
+        assert width(line) <= room or " " not in line.strip()
+
+
+def test_a_remark_and_its_hint_stand_in_columns_of_their_own() -> None:
+    assert render_remark("one two three four five", room=28) == "one two three four\n        five\n"
+    assert render_hint("one two three four five\nsix", room=22) == "  one two three four\n  five\n  six\n"
