@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.cloud import LocalCloud
 from tests.support.paths import ROOT
+from vmnest.infra import config
 
 TEXT = (ROOT / "README.rst").read_text(encoding="utf-8")
 
@@ -32,13 +33,14 @@ def section(title: str) -> str:
 
 HERE = section("On this machine")
 ON_AWS = section("On AWS")
+NETWORKING = section("Networking")
 LIFE = section("The life of a sandbox")
 IMAGES = section("Images of your own").partition("Trying the guest without AWS\n---")[0]
 GUEST = section("Trying the guest without AWS")
 
 
-# What goes on until somebody ends it, or wants a terminal.
-STAYS = re.compile(r" -it | --follow ")
+# What goes on until somebody ends it, wants a terminal, or has no meaning without AWS.
+STAYS = re.compile(r" -it | --follow |^vmnest create closed ")
 TOUR = ("exec", "shell", "attach", "cp", "fs ls", "fs write", "fs chmod", "logs", "ls", "prune")
 BEFORE = """
 mkdir -p project/dist project/.git secrets
@@ -122,7 +124,16 @@ def test_the_examples_of_commands_work_one_after_another(environ: dict[str, str]
     assert "note" in seen["cp"]  # what went to the printer
     assert [line for line in seen["logs"] if "agentd: process" in line]
     assert [line for line in seen["ls"] if line.split()[::2] == ["other", "ended"]]
-    type_script("vmnest rm demo", environ, folder=tmp_path)
+    assert type_lines(NETWORKING, environ, folder=tmp_path) == ["open"]
+    type_script("vmnest rm demo open", environ, folder=tmp_path)
+
+
+def test_the_connector_in_its_sandbox_yaml_is_understood(tmp_path: Path) -> None:
+    (text,) = blocks("yaml", NETWORKING)
+    (tmp_path / "sandbox.yaml").write_text(text)
+    (stack,) = config.load(cwd=str(tmp_path), environ={})
+    assert stack.egress is not None
+    assert list(stack.egress.subnet_ids) == ["private-a", "private-b"]
 
 
 def test_the_examples_of_the_python_library_work(environ: dict[str, str]) -> None:
