@@ -397,11 +397,11 @@ def test_a_wait_sees_the_end_that_another_process_brings(sandbox: Sandbox, share
 
 # Creates a sandbox and kills itself at the given step, which leaves the registry as a kill from outside would.
 KILLED = """
-import dataclasses, os, signal, sys
+import os, signal, sys
 from tests.support.fake_control import WISH
 from vmnest import registry, target
 from vmnest.deadline import Deadline
-from vmnest.sandbox import Sandbox
+from vmnest.sandbox import making
 
 class Registry(registry.Registry):
     def put(self, record, **options):
@@ -412,9 +412,9 @@ class Registry(registry.Registry):
     def update(self, name, **options):
         os.kill(os.getpid(), signal.SIGKILL)
 
-wish = dataclasses.replace(WISH, name="orphan", image="local", egress=(), cpus=1, run_payload=sys.argv[2] or None)
+wish = WISH._replace(name="orphan", image="local", egress=(), cpus=1, run_payload=sys.argv[2] or None)
 place = target.resolve(local=True)
-Sandbox._launch(wish, place=place, records=Registry(sys.argv[3]), deadline=Deadline(60), verify_tls=None)
+making.make(wish, place=place, records=Registry(sys.argv[3]), deadline=Deadline(60))
 """
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from typing import Any
 
-from vmnest import errors, settings
+from vmnest import errors, registry, settings
 from vmnest.aws.credentials import Secret
 from vmnest.control.images import Image, ImageVersion
 from vmnest.control.microvms import MicroVM, MicroVMSummary, RunSpec
 from vmnest.control.tokens import Token
 from vmnest.deadline import Deadline
-from vmnest.sandbox import wishes
+from vmnest.sandbox import Sandbox, making, wishes
 from vmnest.wire import names
 
 MOMENT = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -181,3 +182,26 @@ class FakePlace:
         self.made += 1
         self.on_control()
         return self._control
+
+
+def make_sandbox(
+    control: FakeControl,
+    records: registry.Registry,
+    *,
+    environ: Mapping[str, str] | None = None,
+    timeout: float = 30,
+    replace: bool = False,
+    **wish: Any,
+) -> Sandbox:
+    """A sandbox whose MicroVM ``control`` runs."""
+    place: Any = FakePlace(control, environ=environ)
+    deadline = Deadline(timeout)
+    return Sandbox(making.make(WISH._replace(**wish), place=place, records=records, deadline=deadline, replace=replace))
+
+
+def cut_off(sandbox: Sandbox, control: FakeControl, records: registry.Registry) -> None:
+    """Make the record that of a launch whose client died before it had the answer."""
+    spec = control.microvms.specs[0]
+    launch = {**spec._asdict(), "idle_policy": None if spec.idle_policy is None else spec.idle_policy._asdict()}
+    records.put(sandbox.record.replace(microvm_id=None, endpoint=None, launch=launch), replace=True)
+    control.microvms.calls.clear()

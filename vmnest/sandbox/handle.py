@@ -20,11 +20,10 @@ from ..control.microvms import LONGEST_LIFE_SECONDS, IdlePolicy
 from ..deadline import NEVER, Deadline, check_seconds
 from ..forward.ports import LOOPBACK, POLL_SECONDS
 from ..wire import names
-from . import launch, life, shares, spawning, wiring, wishes
+from . import launch, life, making, shares, spawning, wiring, wishes
 from .files import Files
 from .link import CALL_SECONDS, Link, place_of
 from .logs import Logs
-from .phases import Phases
 from .process import Process
 
 if TYPE_CHECKING:
@@ -55,21 +54,12 @@ class Sandbox:
         files, logs: Its files, and what it has logged.
     """
 
-    def __init__(
-        self,
-        record: registry.Record,
-        *,
-        place: targets.Target,
-        records: registry.Registry,
-        verify_tls: bool | None = None,
-        auto_resume: bool = True,
-    ) -> None:
+    def __init__(self, link: Link) -> None:
         """Not for users: see ``create`` and ``attach``."""
-        self.name = record.name
-        self._auto_resume = auto_resume
-        self._link = Link(record, place=place, records=records, verify_tls=verify_tls, auto_resume=auto_resume)
+        self.name = link.record.name
+        self._link = link
         self.files = Files(self._awake_agent)
-        self.logs = Logs(self._link)
+        self.logs = Logs(link)
         self._entered_by = 0
 
     # -- making and finding --------------------------------------------------------------------------------------------
@@ -134,48 +124,7 @@ class Sandbox:
             agent_port=settings.number("agent_port", flag=agent_port, environ=environ), egress_allow=egress_allow or (),
         )  # fmt: skip
         deadline = Deadline(CREATE_SECONDS if wait_timeout is None else wait_timeout)
-        return cls._launch(wish, place=wired.place, deadline=deadline, verify_tls=verify_tls, replace=replace)
-
-    @classmethod
-    def _launch(
-        cls,
-        wish: wishes.Wish,
-        *,
-        place: targets.Target,
-        deadline: Deadline,
-        verify_tls: bool | None,
-        records: registry.Registry | None = None,
-        replace: bool = False,
-    ) -> Sandbox:
-        records = records or registry.open_default(place.environ)
-        wishes.check(wish, place=place)
-        if not replace:
-            records.check_free(wish.name)
-        phases = Phases()
-        with phases.phase("reach"):
-            place.check_isolation(deadline=deadline)
-            control = place.control(deadline=deadline)
-        with phases.phase("plan"):
-            record, spec = launch.plan(wish, place=place, control=control, deadline=deadline)
-        present = records.get(wish.name) if replace else None
-        if present is not None:
-            is_here = (present.target, present.region) == (place.kind, place.region)
-            home = control if is_here else place_of(present).control(deadline=deadline)
-            launch.end(present, control=home, deadline=deadline)
-        with phases.phase("run"):
-            record = launch.start(
-                record, spec, control=control, registry=records, deadline=deadline, instead_of=present
-            )
-        try:
-            sandbox = cls(record, place=place, records=records, verify_tls=verify_tls)
-            sandbox._link.control(control)
-            sandbox._link.is_new = True
-            with phases.phase("agent"):
-                sandbox._link.wait_ready(deadline=deadline)
-        except BaseException as error:
-            launch.discard(record, because=error, control=control, registry=records)
-            raise
-        return sandbox
+        return cls(making.make(wish, place=wired.place, deadline=deadline, verify_tls=verify_tls, replace=replace))
 
     @classmethod
     def attach(
@@ -246,13 +195,8 @@ class Sandbox:
         Raises:
             errors.UnsupportedError: the record names a target that this version does not know.
         """
-        return cls(
-            record,
-            place=place_of(record, region=region),
-            records=records or registry.open_default(),
-            verify_tls=verify_tls,
-            auto_resume=auto_resume,
-        )
+        place, records = place_of(record, region=region), records or registry.open_default()
+        return cls(Link(record, place=place, records=records, verify_tls=verify_tls, auto_resume=auto_resume))
 
     # -- what it is ----------------------------------------------------------------------------------------------------
 
@@ -469,7 +413,7 @@ class Sandbox:
         """
         from . import native
 
-        return native.open_shell(self._link, may_resume=self._auto_resume, timeout=timeout)
+        return native.open_shell(self._link, may_resume=self._link.auto_resume, timeout=timeout)
 
     def forward(
         self,
@@ -496,7 +440,7 @@ class Sandbox:
 
         return forwarding.open_forwarding(
             self._link, ports, local_port=local_port, bind=bind, is_direct=direct, allow_hosts=allow_hosts,
-            poll_interval=poll_interval, on_remark=on_remark, may_resume=self._auto_resume,
+            poll_interval=poll_interval, on_remark=on_remark, may_resume=self._link.auto_resume,
         )  # fmt: skip
 
     def read_file(self, path: str) -> bytes:
@@ -581,7 +525,7 @@ class Sandbox:
     def _awake_agent(self, deadline: Deadline = NEVER) -> AgentClient:
         """The agent, unless we know that it cannot answer."""
         patience = Deadline(deadline.clamp(STATE_SECONDS))
-        life.ready_for_use(self._link, may_resume=self._auto_resume, deadline=patience)
+        life.ready_for_use(self._link, may_resume=self._link.auto_resume, deadline=patience)
         return self._link.agent()
 
     def _end(self, *, because: BaseException | None) -> None:

@@ -74,6 +74,7 @@ class Link:
         records: Where it is recorded.
         place: The target that it is on.
         state: The state last seen.
+        auto_resume: Its use may resume it.
         clock: The time.
         waking: See above.
         is_new: It has not been ready yet: should it fail now, nothing of it is kept.
@@ -85,7 +86,7 @@ class Link:
         *,
         place: targets.Target,
         records: registry.Registry,
-        verify_tls: bool | None,
+        verify_tls: bool | None = None,
         auto_resume: bool = True,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -93,12 +94,12 @@ class Link:
         self.records = records
         self.place = place
         self.state = record.state_hint or names.UNKNOWN
+        self.auto_resume = auto_resume
         self.clock = clock
         self.waking = ForkSafeLock()
         self.is_new = False
         self._leaves_log = place.is_local  # on AWS a MicroVM without an execution role leaves none
         self._changing = ForkSafeLock()
-        self._auto_resume = auto_resume
         self._verify_tls = settings.is_on("verify_tls", flag=verify_tls, environ=place.environ)
         self._stamp = records.stamp()
         self._resumed_at: float | None = None
@@ -153,7 +154,7 @@ class Link:
         Args:
             wakes: Whether it resumes the MicroVM that it finds suspended; None: as the sandbox does on use.
         """
-        wakes = self._auto_resume if wakes is None else wakes
+        wakes = self.auto_resume if wakes is None else wakes
         found = self._agents.get(wakes)
         if found is None:
             found = self._agents.setdefault(wakes, self._connect(wakes))

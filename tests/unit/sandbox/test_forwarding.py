@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.agent import Agent
 from tests.support.clock import FakeClock
-from tests.support.fake_control import ARN, WISH, FakeControl, FakePlace
+from tests.support.fake_control import ARN, FakeControl, FakePlace, make_sandbox
 from tests.support.lifecycle import eventually
 from tests.support.scripted import Answer, ScriptedServer, json_answer
 from vmnest import errors, registry
@@ -69,8 +69,7 @@ def control(agent: Agent) -> FakeControl:
 
 @pytest.fixture
 def sandbox(control: FakeControl, records: registry.Registry, agent: Agent) -> Sandbox:
-    place: Any = FakePlace(control, environ={"AGENT_SANDBOX_AGENT_PORT": str(agent.port)})
-    made = Sandbox._launch(WISH, place=place, records=records, deadline=Deadline(30), verify_tls=None)
+    made = make_sandbox(control, records, environ={"AGENT_SANDBOX_AGENT_PORT": str(agent.port)})
     control.microvms.change("microvm-1", state=names.RUNNING)
     return made
 
@@ -78,7 +77,7 @@ def sandbox(control: FakeControl, records: registry.Registry, agent: Agent) -> S
 def attach(control: FakeControl, records: registry.Registry) -> Sandbox:
     """The same sandbox as another process would see it."""
     place: Any = FakePlace(control)
-    return Sandbox(records.require("demo"), place=place, records=records)
+    return Sandbox(Link(records.require("demo"), place=place, records=records))
 
 
 def get(url: str) -> str:
@@ -254,7 +253,8 @@ def test_it_ends_when_the_service_knows_its_sandbox_no_more(sandbox: Sandbox, co
 def test_a_sandbox_that_no_use_may_resume_ends_it_when_it_sleeps(
     sandbox: Sandbox, control: FakeControl, records: registry.Registry, port: int
 ) -> None:
-    sleepy = Sandbox(records.require("demo"), place=sandbox._link.place, records=records, auto_resume=False)
+    place = sandbox._link.place
+    sleepy = Sandbox(Link(records.require("demo"), place=place, records=records, auto_resume=False))
     with sleepy.forward(port, local_port=0, poll_interval=600) as forwarding:
         assert status(forwarding.url) == 200
         control.microvms.change("microvm-1", state=names.SUSPENDED)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from tests.support.agent import Agent
-from tests.support.fake_control import WISH, FakeControl, FakePlace
-from tests.support.scripted import SILENT, ScriptedServer, answer, json_answer
+from tests.support.fake_control import FakeControl, FakePlace, cut_off, make_sandbox
+from tests.support.scripted import ScriptedServer, answer, json_answer
 from vmnest import errors, registry
 from vmnest._guest.agentd import frames
 from vmnest.agent.results import ExecResult
-from vmnest.control.microvms import IdlePolicy
-from vmnest.deadline import Deadline
 from vmnest.sandbox import Sandbox
+from vmnest.sandbox.link import Link
 
 HEALTHY = json_answer(200, {"status": "ok", "version": "1", "features": []})
 NOT_REACHED = answer(502, headers=[("x-aws-proxy-error", "MICROVM_CONNECT_FAILED")])
@@ -39,243 +38,13 @@ def control(shared_agent: Agent) -> FakeControl:
 
 @pytest.fixture
 def sandbox(control: FakeControl, records: registry.Registry) -> Sandbox:
-    return create(control, records)
-
-
-def create(
-    control: FakeControl,
-    records: registry.Registry,
-    *,
-    environ: Mapping[str, str] | None = None,
-    timeout: float = 30,
-    replace: bool = False,
-    **wish: Any,
-) -> Sandbox:
-    place: Any = FakePlace(control, environ=environ)
-    return Sandbox._launch(
-        WISH._replace(**wish),
-        place=place,
-        records=records,
-        deadline=Deadline(timeout),
-        verify_tls=None,
-        replace=replace,
-    )
+    return make_sandbox(control, records)
 
 
 def attach(control: FakeControl, records: registry.Registry, *, auto_resume: bool = True) -> Sandbox:
     """The same sandbox as another process would see it."""
     place: Any = FakePlace(control)
-    return Sandbox(records.require("demo"), place=place, records=records, auto_resume=auto_resume)
-
-
-def cut_off(sandbox: Sandbox, control: FakeControl, records: registry.Registry) -> None:
-    """Make the record that of a launch whose client died before it had the answer."""
-    spec = control.microvms.specs[0]
-    launch = {**spec._asdict(), "idle_policy": None if spec.idle_policy is None else spec.idle_policy._asdict()}
-    records.put(sandbox.record.replace(microvm_id=None, endpoint=None, launch=launch), replace=True)
-    control.microvms.calls.clear()
-
-
-# -- making ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_created_sandbox_is_recorded_and_answers(
-    sandbox: Sandbox, control: FakeControl, records: registry.Registry
-) -> None:
-    assert (sandbox.name, sandbox.microvm_id, sandbox.state) == ("demo", "microvm-1", "RUNNING")
-    assert sandbox.record == records.require("demo")
-    assert sandbox.exec("echo", ["hi"]).stdout == b"hi\n"
-    assert control.microvms.calls == ["run"]
-    assert len(control.mints) == 1
-
-
-def test_creation_waits_for_the_agent_and_outlasts_502s(records: registry.Registry) -> None:
-    with ScriptedServer(NOT_REACHED, NOT_REACHED, HEALTHY) as server:
-        assert create(FakeControl(server.url), records).state == "RUNNING"
-
-
-@pytest.mark.parametrize(
-    ("reason", "role", "hint"),
-    [
-        ("Run lifecycle hook returned HTTP status 500.", None, None),
-        (
-            "Container Stopped with Exit Code: 0",
-            None,
-            "Its main process (the image's CMD, with the agent in it) has to go on running.",
-        ),
-        (
-            "Container Stopped with Exit Code: 0",
-            "arn:role",
-            "Its main process (the image's CMD, with the agent in it) has to go on running. "
-            "What it printed: vmnest logs microvm-1",
-        ),
-    ],
-    ids=["hook", "exit", "exit with a log"],
-)
-def test_a_microvm_that_ends_while_it_is_waited_for_is_an_error_and_leaves_nothing(
-    records: registry.Registry, reason: str, role: str | None, hint: str | None
-) -> None:
-    with ScriptedServer(NOT_REACHED) as server:
-        control = FakeControl(server.url)
-        original = control.microvms.run
-
-        def run(spec: Any, **options: Any) -> Any:
-            microvm = original(spec, **options)
-            control.microvms.change(
-                microvm.microvm_id, state="TERMINATED", state_reason=reason, execution_role_arn=role
-            )
-            return microvm
-
-        control.microvms.run = run  # type: ignore[method-assign]
-        with pytest.raises(errors.MicroVMEndedError, match=reason.rstrip(".")) as caught:
-            create(control, records)
-    assert caught.value.hint == hint
-    assert records.all() == []
-
-
-def test_an_agent_that_never_answers_leaves_no_microvm_and_no_record(records: registry.Registry) -> None:
-    with ScriptedServer(SILENT, repeat_last=True) as server:
-        control = FakeControl(server.url)
-        with pytest.raises(errors.WaitTimeoutError) as caught:
-            create(control, records, timeout=0.3)
-    assert list(caught.value.details["seconds"]) == ["reach", "plan", "run", "agent"]  # type: ignore[call-overload]
-    assert "waiting for its agent 0." in (caught.value.hint or "")
-    assert "Its MicroVM was last seen PENDING" in (caught.value.hint or "")
-    assert "vmnest's agent must listen on port 8080" in (caught.value.hint or "")
-    assert str(caught.value.hint).endswith("MicroVM microvm-1 was ended.")
-    assert "vmnest logs" not in str(caught.value.hint)  # without a role it leaves none
-    assert caught.value.details["microvm_id"] == "microvm-1"
-    assert control.microvms.alive == []
-    assert control.microvms.calls[-1] == "terminate"
-    assert records.all() == []
-
-
-def test_of_an_agent_that_never_answers_there_may_be_a_log(records: registry.Registry) -> None:
-    with ScriptedServer(NOT_REACHED, repeat_last=True) as server:
-        control = FakeControl(server.url)
-        original = control.microvms.run
-
-        def run(spec: Any, **options: Any) -> Any:
-            microvm = original(spec, **options)
-            control.microvms.change(microvm.microvm_id, state="RUNNING", execution_role_arn="arn:aws:iam::1:role/r")
-            return microvm
-
-        control.microvms.run = run  # type: ignore[method-assign]
-        with pytest.raises(errors.WaitTimeoutError) as caught:
-            create(control, records, timeout=0.3)
-    assert "What it printed: vmnest logs microvm-1" in str(caught.value.hint)
-
-
-def test_another_program_on_the_agents_port_leaves_nothing_either(records: registry.Registry) -> None:
-    with ScriptedServer(answer(200, "<html>")) as server:
-        control = FakeControl(server.url)
-        with pytest.raises(errors.AgentAnswerError):
-            create(control, records)
-    assert control.microvms.alive == []
-    assert records.all() == []
-
-
-@pytest.mark.parametrize(
-    "wish",
-    [{"run_payload": "x" * 4097}, {"idle_policy": IdlePolicy(1)}, {"ingress": ["NO_INGRESS"]}, {"egress": ["a", "b"]}],
-    ids=lambda wish: next(iter(wish)),
-)
-def test_what_cannot_be_had_is_refused_before_anything_is_recorded_ended_or_started(
-    sandbox: Sandbox, control: FakeControl, records: registry.Registry, wish: dict[str, Any]
-) -> None:
-    before, calls = records.all(), list(control.microvms.calls)
-    with pytest.raises(errors.UsageError):
-        create(control, records, replace=True, **wish)
-    assert records.all() == before
-    assert control.microvms.calls == calls
-
-
-def test_the_log_group_goes_to_the_service_and_into_the_record(
-    control: FakeControl, records: registry.Registry
-) -> None:
-    create(control, records, log_group="/aws/demo")
-    assert control.microvms.specs[0].log_group == records.require("demo").log_group == "/aws/demo"
-
-
-def test_a_name_in_use_is_told_before_anybody_is_asked(
-    sandbox: Sandbox, control: FakeControl, records: registry.Registry
-) -> None:
-    place: Any = FakePlace(control)
-    with pytest.raises(errors.NameInUseError):
-        Sandbox._launch(WISH, place=place, records=records, deadline=Deadline(5), verify_tls=None)
-    assert place.made == 0
-
-
-def test_of_many_creations_of_one_name_one_wins(control: FakeControl, records: registry.Registry) -> None:
-    outcomes: list[object] = []
-
-    def attempt(_number: int) -> None:
-        try:
-            outcomes.append(create(control, records).microvm_id)
-        except errors.NameInUseError as error:
-            outcomes.append(error.code)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(attempt, range(8)))
-    assert sorted(map(str, outcomes)) == ["microvm-1", *["name_in_use"] * 7]
-    assert control.microvms.alive == ["microvm-1"]
-    assert control.microvms.calls == ["run"]
-
-
-# -- replacing ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_sandbox_takes_the_place_of_another(
-    sandbox: Sandbox, control: FakeControl, records: registry.Registry
-) -> None:
-    successor = create(control, records, replace=True)
-    assert control.microvms.calls == ["run", "terminate", "run"]
-    assert control.microvms.alive == [successor.microvm_id] == ["microvm-2"]
-    assert records.all() == [successor.record]
-
-
-def test_what_is_replaced_may_be_gone_or_may_never_have_been(
-    sandbox: Sandbox, control: FakeControl, records: registry.Registry
-) -> None:
-    control.microvms.known.clear()
-    assert create(control, records, replace=True).exec("true").success
-    records.remove("demo")
-    assert create(control, records, replace=True).exec("true").success
-
-
-def test_a_cut_off_launch_that_is_replaced_leaves_no_microvm(
-    sandbox: Sandbox, control: FakeControl, records: registry.Registry
-) -> None:
-    cut_off(sandbox, control, records)
-    create(control, records, replace=True)
-    assert control.microvms.alive == ["microvm-2"]
-
-
-def test_what_cannot_be_ended_is_not_replaced(
-    sandbox: Sandbox, control: FakeControl, records: registry.Registry
-) -> None:
-    control.microvms.failures["terminate"] = [errors.ConnectError("no network")]
-    with pytest.raises(errors.ConnectError):
-        create(control, records, replace=True)
-    assert records.all() == [sandbox.record]
-    assert control.microvms.calls == ["run", "terminate"]
-
-
-def test_a_name_that_changes_hands_during_a_replacement_is_in_use(
-    sandbox: Sandbox, control: FakeControl, records: registry.Registry
-) -> None:
-    other = registry.Record("demo", microvm_id="microvm-9", client_token="u")
-    original = control.microvms.terminate
-
-    def terminate(microvm_id: str, **options: Any) -> bool:
-        records.put(other, replace=True)
-        return original(microvm_id, **options)
-
-    control.microvms.terminate = terminate  # type: ignore[method-assign]
-    with pytest.raises(errors.NameInUseError):
-        create(control, records, replace=True)
-    assert records.all() == [other]
-    assert control.microvms.calls == ["run", "terminate"]
+    return Sandbox(Link(records.require("demo"), place=place, records=records, auto_resume=auto_resume))
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
@@ -384,7 +153,7 @@ def test_what_is_to_become_of_output_has_two_names(sandbox: Sandbox, retain: Any
 
 def test_an_agent_without_processes_names_the_feature(records: registry.Registry) -> None:
     with ScriptedServer(HEALTHY) as server:  # which says what it has
-        other = create(FakeControl(server.url), records)
+        other = make_sandbox(FakeControl(server.url), records)
         for use in (lambda: other.spawn("x"), other.processes, lambda: other.attach_process("x")):
             with pytest.raises(errors.UnsupportedError, match="processes") as caught:
                 use()
@@ -401,9 +170,9 @@ def test_fifty_commands_at_once_keep_their_outputs_apart(sandbox: Sandbox, contr
 def test_the_working_directory_is_the_agents_unless_it_is_set(
     control: FakeControl, records: registry.Registry, shared_agent: Agent, tmp_path: Path
 ) -> None:
-    assert create(control, records).exec("pwd").stdout_text.strip() == str(shared_agent.workdir)
+    assert make_sandbox(control, records).exec("pwd").stdout_text.strip() == str(shared_agent.workdir)
     records.remove("demo")
-    sandbox = create(control, records, environ={"AGENT_SANDBOX_WORKDIR": str(tmp_path)})
+    sandbox = make_sandbox(control, records, environ={"AGENT_SANDBOX_WORKDIR": str(tmp_path)})
     assert sandbox.exec("pwd").stdout_text.strip() == str(tmp_path)
     assert sandbox.exec("pwd", cwd="/").stdout_text.strip() == "/"
 
@@ -421,7 +190,7 @@ def test_a_process_that_is_watched_from_its_start_costs_one_request(records: reg
     )
     healthy = json_answer(200, {"status": "ok", "version": "1", "features": ["processes"]})
     with ScriptedServer(healthy, answer(200, told)) as server:
-        sandbox = create(FakeControl(server.url), records)
+        sandbox = make_sandbox(FakeControl(server.url), records)
         process = sandbox.spawn("echo", ["hi"], watch=True, id="job-1")
         assert (process.id, process.pid, process.exit_code) == ("job-1", 7, None)
         assert [(chunk.stream, chunk.data) for chunk in process] == [("stdout", b"hi\n")]
@@ -494,7 +263,7 @@ def test_it_can_be_used_in_a_forked_child_and_in_its_parent(sandbox: Sandbox) ->
 
 
 def test_leaving_the_block_ends_it_and_forgets_its_name(control: FakeControl, records: registry.Registry) -> None:
-    with create(control, records) as sandbox:
+    with make_sandbox(control, records) as sandbox:
         assert control.microvms.alive == ["microvm-1"]
     assert control.microvms.alive == []
     assert records.all() == []
@@ -504,7 +273,7 @@ def test_leaving_the_block_ends_it_and_forgets_its_name(control: FakeControl, re
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_that_leaves_its_parents_block_ends_nothing(control: FakeControl, records: registry.Registry) -> None:
     with contextlib.ExitStack() as block:
-        block.enter_context(create(control, records))
+        block.enter_context(make_sandbox(control, records))
 
         def leave() -> bool:
             block.close()
@@ -516,7 +285,7 @@ def test_a_child_that_leaves_its_parents_block_ends_nothing(control: FakeControl
 
 
 def test_an_error_in_the_block_is_the_one_that_is_raised(control: FakeControl, records: registry.Registry) -> None:
-    with pytest.raises(ZeroDivisionError), create(control, records):
+    with pytest.raises(ZeroDivisionError), make_sandbox(control, records):
         _ = 1 / 0
     assert control.microvms.alive == []
 
@@ -525,7 +294,7 @@ def test_an_error_in_the_block_outlasts_a_failing_end_and_tells_of_it(
     control: FakeControl, records: registry.Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
     control.microvms.failures["terminate"] = [errors.ConnectError("no network"), errors.ConnectError("no network")]
-    with pytest.raises(errors.CommandFailedError) as caught, create(control, records) as sandbox:
+    with pytest.raises(errors.CommandFailedError) as caught, make_sandbox(control, records) as sandbox:
         sandbox.exec("false", check=True)
     assert "no network" in (caught.value.hint or "")
     assert "vmnest rm demo" in (caught.value.hint or "")
@@ -568,7 +337,7 @@ def test_ending_one_does_not_forget_another_that_has_its_name_by_now(
 
 
 def test_ending_a_launch_that_was_cut_off_ends_its_microvm(control: FakeControl, records: registry.Registry) -> None:
-    sandbox = create(control, records)
+    sandbox = make_sandbox(control, records)
     cut_off(sandbox, control, records)
     attach(control, records).terminate()
     assert control.microvms.alive == []
@@ -700,7 +469,7 @@ def test_a_block_whose_end_is_interrupted_is_ended_all_the_same(
 def test_a_launch_that_was_cut_off_is_completed_by_any_use(
     control: FakeControl, records: registry.Registry, use: Any
 ) -> None:
-    sandbox = create(control, records)
+    sandbox = make_sandbox(control, records)
     cut_off(sandbox, control, records)
     if use.__code__.co_names[-1] == "suspend":
         control.microvms.change("microvm-1", state="RUNNING")
@@ -738,7 +507,7 @@ def test_a_sandbox_found_while_it_is_launched_is_one_and_the_same(
         return microvm
 
     control.microvms.run = run  # type: ignore[method-assign]
-    sandbox = create(control, records)
+    sandbox = make_sandbox(control, records)
     assert found[1] == "early\n"
     assert sandbox.exec("true").success
     assert control.microvms.alive == ["microvm-1"]
@@ -802,7 +571,7 @@ def test_a_microvm_that_nobody_recorded_can_be_attached(elsewhere: registry.Regi
 def test_use_may_be_kept_from_resuming_it_however_it_is_found(elsewhere: registry.Registry) -> None:
     found = (Sandbox.get("old", auto_resume=False), Sandbox.attach("old", auto_resume=False),
              Sandbox.from_record(elsewhere.require("old"), auto_resume=False))  # fmt: skip
-    assert [sandbox._auto_resume for sandbox in found] == [False] * 3
+    assert [sandbox._link.auto_resume for sandbox in found] == [False] * 3
 
 
 @pytest.mark.parametrize("target", ["gcp", "", "AWS"])
