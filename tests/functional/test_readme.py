@@ -110,6 +110,7 @@ def test_the_first_command_lines_work_one_after_another(environ: dict[str, str],
 
 def test_the_command_lines_for_aws_work_in_the_local_cloud(environ: dict[str, str], tmp_path: Path) -> None:
     answers = type_lines(ON_AWS, {**environ, "AGENT_SANDBOX_TARGET": "local"}, folder=tmp_path)
+    assert "vmnest/dev on this machine: 4 to create" in answers  # as the manual shows it
     assert [line for line in answers if line.startswith("Linux ")]
     assert [line for line in answers if line.split()[:2] == ["demo", "RUNNING"]]
     assert [line for line in answers if line.split()[::2] == ["demo", "ended"]]
