@@ -231,16 +231,23 @@ def resolve_for(
     is_open = local is None and region is None and settings.resolve("target", environ=environ).source == "default"
     if is_open and systems.HAS_FLOCK and rendezvous.has_note(rendezvous.folder(environ), microvm_id):
         local = True
-    return resolve(local=local, region=region, environ=environ)
+    try:
+        return resolve(local=local, region=region, environ=environ)
+    except errors.RegionNotFoundError as error:
+        if not is_open:
+            raise
+        raise errors.RegionNotFoundError(
+            f"this machine knows no MicroVM {microvm_id}, and AWS cannot be asked: {error.message}", hint=error.hint
+        ) from error
 
 
-def unknown_microvm(microvm_id: str, place: Target) -> errors.MicroVMNotFoundError:
-    """The error for a MicroVM that has no record, and that its target does not know."""
+def unknown_microvm(microvm_id: str, place: Target, *, more: str = "") -> errors.MicroVMNotFoundError:
+    """The error for a MicroVM that has no record, and that its target does not know; ``more`` ends its message."""
     where, elsewhere = f"AWS, {place.region},", "--region looks in another region, --local on this machine."
     if place.is_local:
         where, elsewhere = "the local cloud of this machine", "--region looks on AWS."
     return errors.MicroVMNotFoundError(
-        f"{where} knows no MicroVM {microvm_id}", hint=f"vmnest ls --all shows those that there are. {elsewhere}"
+        f"{where} knows no MicroVM {microvm_id}{more}", hint=f"vmnest ls --all shows those that there are. {elsewhere}"
     )
 
 

@@ -221,7 +221,9 @@ def test_a_table_fits_the_terminal_and_keeps_names_and_states(cli: Cli, columns:
     records = {"web": {"microvm_id": "microvm-" + "0" * 36, "region": "eu-west-1"}, "here": {"target": "local"}}
     write_state(cli, {"sandboxes": records})
     environ = {**cli.environ, "AWS_SHARED_CREDENTIALS_FILE": "/none", "TERM": "dumb"}
-    with Terminal([*PROGRAM, "-q", "ls"], env=environ, size=(columns, 24)) as terminal:
+    with Terminal(
+        ["sh", "-c", 'exec "$0" "$@" 2>/dev/null', *PROGRAM, "ls"], env=environ, size=(columns, 24)
+    ) as terminal:
         assert terminal.wait() == 0
         lines = terminal.read_rest().decode().splitlines()
     assert [line.split()[:2] for line in lines] == [["NAME", "STATE"], ["web", "UNKNOWN"], ["here", "LAUNCHING"]]

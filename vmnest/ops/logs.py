@@ -73,8 +73,8 @@ def sandbox_logs(
             f"there is no log group {log_group}", operation="DescribeLogStreams", status=400, hint="Check its name."
         )
     if book.is_unknown and not selection.streams:
-        error = targets.unknown_microvm(book.microvm_id, book.place)
-        error.message += ", and no log group of an image has a stream of it"
+        more = ", and no log group of an image has a stream of it"
+        error = targets.unknown_microvm(book.microvm_id, book.place, more=more)
         error.add_hint("A log in another group is found with --log-group.")
         raise error
     events, has_more = _collect(log, mark, want, deadline=deadline)
