@@ -39,7 +39,8 @@ def render_table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> s
     """A ``csv-table``, a line a row; its cells are reStructuredText."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows((heading, *rows))
+    # A dash alone would be a list.
+    writer.writerows([r"\-" if cell == "-" else cell for cell in row] for row in (heading, *rows))
     return ".. csv-table::\n   :header-rows: 1\n\n" + textwrap.indent(text.getvalue(), "   ").rstrip()
 
 
