@@ -254,8 +254,8 @@ def test_a_microvm_that_this_machine_knows_is_looked_for_here_unless_the_place_i
     ):
         how: dict[str, Any] = {"local": None, "region": None, **chosen}
         assert resolve_for(microvm_id, environ=environ, **how).kind == kind
+    nowhere = {"AGENT_SANDBOX_LOCAL_DIR": str(tmp_path), "AWS_CONFIG_FILE": "/none"}
     with pytest.raises(errors.RegionNotFoundError, match="this machine knows no MicroVM microvm-2, and AWS"):
-        nowhere = {"AGENT_SANDBOX_LOCAL_DIR": str(tmp_path), "AWS_CONFIG_FILE": "/none"}
         resolve_for("microvm-2", local=None, region=None, environ=nowhere)
     told = {**environ, "AGENT_SANDBOX_TARGET": "aws"}
     assert resolve_for("microvm-1", local=None, region=None, environ=told).kind == "aws"
