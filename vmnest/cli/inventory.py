@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import errors, settings
-from ..ops import inventory, removal, views
+from ..ops import inventory, views
 from ..wire import names
 from . import members, output, render, tables, terminal, values, words
 
@@ -82,6 +82,8 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     output.remark_unusual_place(options=options)
     labels = labels_of(options.label)
     if _asks_for_names(options):
+        from ..ops import removal
+
         recorded = removal.recorded_names(labels=labels, local=options.local or None, region=options.region)
         terminal.write_text(terminal.STDOUT, _lines(recorded))
         return 0
