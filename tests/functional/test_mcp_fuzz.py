@@ -214,7 +214,7 @@ def test_a_broken_message_is_answered_as_what_it_has_become(
         assert [each["error"]["code"] for each in answers] == [-32700] * owed
     else:
         answers = exchange(target, pieces)
-        if is_request(value) and value["jsonrpc"] == "2.0":
+        if is_request(value) and value.get("jsonrpc") == "2.0":
             answers += drain(target, 1 - len(answers))
     check(target, value, answers)
 

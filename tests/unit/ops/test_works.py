@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
+import signal
 import threading
 from pathlib import Path
 
@@ -156,12 +156,16 @@ def test_who_stops_it_has_the_others_stop_soon(store: Store, tmp_path: Path) -> 
 
     def interrupt() -> None:
         begun.wait(30)
-        _thread.interrupt_main()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # wakes who waits there, as a key does
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
-    with pytest.raises(KeyboardInterrupt):
-        works.each_of(several(tmp_path, 2), act, deadline=deadline)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            works.each_of(several(tmp_path, 2), act, deadline=deadline)
+    finally:
+        signal.signal(signal.SIGINT, before)
     interrupter.join()
     assert sorted(ended) == ["p0/dev", "p1/dev"]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("vmnest-infra-")]

@@ -10,8 +10,6 @@ from tests.support.log_plane import MICROVM, STARTED_MS, LogPlane
 from tests.support.mcp_tools import Tools
 from vmnest import registry
 
-NOW_MS = int(time.time() * 1000)
-
 
 def messages(data: dict[str, object]) -> list[object]:
     events = data["events"]
@@ -33,8 +31,9 @@ def test_the_last_events_are_read(log_plane: LogPlane, logged: registry.Registry
 
 
 def test_minutes_are_minutes(log_plane: LogPlane, logged: registry.Registry, tools: Tools) -> None:
-    log_plane.put("old", at=NOW_MS - 3_600_000)
-    log_plane.put("new", at=NOW_MS)
+    now = int(time.time() * 1000)
+    log_plane.put("old", at=now - 3_600_000)
+    log_plane.put("new", at=now)
     assert messages(tools.data("sandbox_logs_read", name="web", since_minutes=10)) == ["new"]
 
 
