@@ -147,6 +147,13 @@ def fast_folder() -> str | None:
     return shared if os.access(shared, os.W_OK | os.X_OK) else None
 
 
+def work_in(cloud: LocalCloud, patch: pytest.MonkeyPatch) -> None:
+    """This process works with that local cloud, and with names that stand in its folder."""
+    patch.setenv("AGENT_SANDBOX_LOCAL_DIR", cloud.folder)
+    patch.setenv("AGENT_SANDBOX_STATE", f"{cloud.folder}/state.json")
+    patch.setenv("AGENT_SANDBOX_TARGET", "local")
+
+
 def _remove_folder(folder: str) -> None:
     shutil.rmtree(folder)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cloud import LocalCloud, open_cloud
+from tests.support.cloud import LocalCloud, open_cloud, work_in
 from vmnest.cli import attending, jobs, verbs, words
 from vmnest.cli.main import main
 from vmnest.wire import names
@@ -96,12 +96,6 @@ def cloud_with_web() -> Iterator[LocalCloud]:
 def web(cloud_with_web: LocalCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is a sandbox named web."""
     work_in(cloud_with_web, monkeypatch)
-
-
-def work_in(cloud: LocalCloud, patch: pytest.MonkeyPatch) -> None:
-    patch.setenv("AGENT_SANDBOX_LOCAL_DIR", cloud.folder)
-    patch.setenv("AGENT_SANDBOX_STATE", f"{cloud.folder}/state.json")
-    patch.setenv("AGENT_SANDBOX_TARGET", "local")
 
 
 @pytest.mark.usefixtures("web")

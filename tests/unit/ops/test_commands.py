@@ -9,19 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.cloud import LocalCloud, open_cloud
+from tests.support.cloud import LocalCloud, open_cloud, work_in
 from tests.support.fronts import LeavingFront, RecordingFront
 from vmnest import errors
 from vmnest.agent.results import ExecResult, Missing
 from vmnest.ops import commands, inventory, lifecycle, processes, removal, sandboxes
 from vmnest.sandbox import Sandbox
-
-
-def work_in(cloud: LocalCloud, patch: pytest.MonkeyPatch) -> None:
-    """This process works with that local cloud."""
-    patch.setenv("AGENT_SANDBOX_LOCAL_DIR", cloud.folder)
-    patch.setenv("AGENT_SANDBOX_STATE", f"{cloud.folder}/state.json")
-    patch.setenv("AGENT_SANDBOX_TARGET", "local")
 
 
 @pytest.fixture

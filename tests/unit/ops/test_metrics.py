@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import FakeClock
-from tests.support.cloud import LocalCloud, open_cloud
+from tests.support.cloud import LocalCloud, open_cloud, work_in
 from tests.support.figures import BROKEN, TOLD, OpenMeasured
 from tests.support.planes import NAME
 from vmnest import errors, registry
@@ -19,13 +19,6 @@ from vmnest.ops import lifecycle, metrics, sandboxes
 from vmnest.sandbox import Sandbox
 
 # -- the local cloud ---------------------------------------------------------------------------------------------------
-
-
-def work_in(cloud: LocalCloud, patch: pytest.MonkeyPatch) -> None:
-    """This process works with that local cloud."""
-    patch.setenv("AGENT_SANDBOX_LOCAL_DIR", cloud.folder)
-    patch.setenv("AGENT_SANDBOX_STATE", f"{cloud.folder}/state.json")
-    patch.setenv("AGENT_SANDBOX_TARGET", "local")
 
 
 @pytest.fixture(scope="module")

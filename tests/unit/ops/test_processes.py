@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.cloud import LocalCloud, open_cloud
+from tests.support.cloud import LocalCloud, open_cloud, work_in
 from tests.support.fronts import LeavingFront, RecordingFront
 from vmnest import errors
 from vmnest.agent.outputs import ProcessInfo
@@ -18,13 +18,6 @@ from vmnest.ops.commands import Command, exec_command
 from vmnest.sandbox import Sandbox
 
 WAIT_SECONDS = 10.0
-
-
-def work_in(cloud: LocalCloud, patch: pytest.MonkeyPatch) -> None:
-    """This process works with that local cloud."""
-    patch.setenv("AGENT_SANDBOX_LOCAL_DIR", cloud.folder)
-    patch.setenv("AGENT_SANDBOX_STATE", f"{cloud.folder}/state.json")
-    patch.setenv("AGENT_SANDBOX_TARGET", "local")
 
 
 @pytest.fixture(scope="module")
