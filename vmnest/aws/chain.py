@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import errors
 from ..deadline import SYSTEM_CLOCK, Clock
-from . import instance, profiles
+from . import instance, model, profiles
 from .credentials import Credentials, Standing, build
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class ChainSource:
             from botocore import exceptions, parsers
         except ImportError as error:
             raise errors.DependencyMissingError(
-                "these credentials need botocore", hint="Install it: pip install 'botocore>=1.43.35'"
+                "these credentials need botocore", hint=f"Install it: {model.install_hint()}"
             ) from error
         ours = (exceptions.BotoCoreError, exceptions.ClientError, parsers.ResponseParserError)
         try:

@@ -22,6 +22,7 @@ __all__ = [
     "Model",
     "Operation",
     "Shape",
+    "install_hint",
     "load",
     "load_from",
     "read_data",
@@ -256,7 +257,7 @@ def require_botocore() -> None:
 def _data_folder() -> str:
     found = importlib.util.find_spec("botocore")
     if found is None or not found.submodule_search_locations:
-        raise errors.DependencyMissingError("botocore is not installed", hint=_install_hint())
+        raise errors.DependencyMissingError("botocore is not installed", hint=install_hint())
     return os.path.join(found.submodule_search_locations[0], "data")
 
 
@@ -266,7 +267,7 @@ def _read_newest(folder: str, service: str, kind: str) -> dict[str, Any]:
         if found is not None:
             return found
     raise errors.DependencyMissingError(
-        f"the installed botocore has no model of {service}: it is older than {BOTOCORE_NEEDED}", hint=_install_hint()
+        f"the installed botocore has no model of {service}: it is older than {BOTOCORE_NEEDED}", hint=install_hint()
     )
 
 
@@ -288,11 +289,12 @@ def _read(path: str) -> dict[str, Any]:
     try:
         model: dict[str, Any] = json.loads(zlib.decompress(data, _GZIP) if path.endswith(".gz") else data)
     except (zlib.error, ValueError) as error:
-        raise errors.DependencyMissingError(f"{path} is damaged: {error}", hint=_install_hint()) from error
+        raise errors.DependencyMissingError(f"{path} is damaged: {error}", hint=install_hint()) from error
     return model
 
 
-def _install_hint() -> str:
+def install_hint() -> str:
+    """The command that installs the botocore that is needed."""
     return f"pip install 'botocore>={BOTOCORE_NEEDED}'"
 
 
