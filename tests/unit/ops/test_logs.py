@@ -255,7 +255,10 @@ def test_a_log_is_followed_to_its_end(log_plane: LogPlane, logged: registry.Regi
     assert remarks == ["web has ended"]  # and not that the service calls it a success
 
 
-def test_why_a_sandbox_has_ended_is_told_if_nobody_asked_for_it(log_plane: LogPlane, logged: registry.Registry) -> None:
+def test_why_a_sandbox_has_ended_is_told_if_nobody_asked_for_it(
+    log_plane: LogPlane, logged: registry.Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(microvm_logs, "AWS_PACE", Pace(0.05, 0.1, 0.1))
     log_plane.launch(state="TERMINATED", stateReason="MicroVM exited with code 3.")
     remarks: list[str] = []
     follow(remarks)
