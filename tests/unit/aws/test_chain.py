@@ -20,7 +20,7 @@ from tests.support.emulated import CONTAINER_TOKEN, PORTAL_TOKEN, World, moment
 from tests.support.paths import ROOT
 from tests.support.peers import Answer, Silence, json_answer
 from vmnest import errors
-from vmnest.aws import chain, sources
+from vmnest.aws import chain, model, sources
 
 SSO_URL = "https://login.example/start"
 ROLE_ARN = "arn:aws:iam::111122223333:role/reader"
@@ -672,3 +672,10 @@ def test_nothing_secret_is_in_an_error(home):
     with pytest.raises(errors.CredentialsBrokenError) as caught:
         get()
     assert "hunter2" not in f"{caught.value} {caught.value.to_wire()}"
+
+
+def test_without_botocore_it_says_what_to_install(home, monkeypatch):
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    with pytest.raises(errors.DependencyMissingError, match="need botocore") as caught:
+        get()
+    assert caught.value.hint == f"Install it: pip install 'botocore>={model.BOTOCORE_NEEDED}'"

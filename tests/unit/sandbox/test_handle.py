@@ -23,7 +23,6 @@ from vmnest.sandbox import Sandbox
 from vmnest.sandbox.link import Link
 
 HEALTHY = json_answer(200, {"status": "ok", "version": "1", "features": []})
-NOT_REACHED = answer(502, headers=[("x-aws-proxy-error", "MICROVM_CONNECT_FAILED")])
 
 
 @pytest.fixture
