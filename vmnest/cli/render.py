@@ -71,8 +71,14 @@ def render_names(names: Sequence[object]) -> str:
     return ", ".join(map(str, shown)) + more
 
 
+_COMMAND = r"(?<=: )vmnest .*?(?=[;,)]|[.?!](?: |$)|$)"
+_KEPT = "\0"  # no printable text has it
+
+
 def fold(text: str, room: int | None, *, indent: str = "") -> str:
     """Printable text in lines that fit, broken between words; what has no blank in it is not taken apart.
+
+    Nor is a command line behind a colon, which is there to be copied.
 
     Args:
         text: The text; the blanks at its beginning begin every line.
@@ -82,7 +88,9 @@ def fold(text: str, room: int | None, *, indent: str = "") -> str:
     if room is None:
         return text
     room -= len(indent)
-    first, *others = text.lstrip(" ").split(" ")
+    import re
+
+    first, *others = re.sub(_COMMAND, lambda found: found[0].replace(" ", _KEPT), text.lstrip(" ")).split(" ")
     before = text[: len(text) - len(text.lstrip(" "))]
     lines = [before + first]
     for word in others:
@@ -91,7 +99,7 @@ def fold(text: str, room: int | None, *, indent: str = "") -> str:
             lines[-1] = longer
         else:
             lines.append(before + word)
-    return f"\n{indent}".join(lines)
+    return f"\n{indent}".join(lines).replace(_KEPT, " ")
 
 
 def render_remark(text: str, *, room: int | None = None) -> str:

@@ -136,8 +136,20 @@ def test_of_many_names_some_are_shown(count: int, shown: str) -> None:
         ("   log  of two columns and more", 24, ["   log  of two columns", "   and more"]),
         ("\u4e00" * 9 + " " + "\u4e00" * 9, 24, ["\u4e00" * 9, "\u4e00" * 9]),
         ("", 24, [""]),
+        ("it goes on: vmnest attach -i box 0123abcd", 24, ["it goes on:", "vmnest attach -i box 0123abcd"]),
+        ("Make one: vmnest create NAME. All of them", 24, ["Make one:", "vmnest create NAME. All", "of them"]),
     ],
-    ids=["by words", "a pipe", "too narrow", "no blank", "a line of a log", "wide characters", "nothing"],
+    ids=[
+        "by words",
+        "a pipe",
+        "too narrow",
+        "no blank",
+        "a line of a log",
+        "wide characters",
+        "nothing",
+        "a command",
+        "and more",
+    ],
 )
 def test_text_is_folded_between_words_where_there_is_a_window(text: str, room: int | None, lines: list[str]) -> None:
     assert fold(text, room).split("\n") == lines
