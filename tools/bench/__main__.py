@@ -95,9 +95,9 @@ def main() -> None:
         for figure in _measure_all(arguments, Path(folder)):
             print(figure.render(), flush=True)
             found.append(figure.to_wire())
-    if arguments.json:
-        kind = "growth" if arguments.scale else "figures"
-        arguments.json.write_text(json.dumps({"machine": told, kind: found}, indent=1) + "\n")
+            if arguments.json:  # each time: what breaks off later does not take it away
+                kind = "growth" if arguments.scale else "figures"
+                arguments.json.write_text(json.dumps({"machine": told, kind: found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

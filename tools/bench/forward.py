@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -48,13 +48,14 @@ def measure(*, ours: Path, theirs: Path, folder: Path, rounds: int) -> Iterator[
         yield from _measure_small(both, name="http", rounds=rounds)
         yield from _measure_new_clients(both, rounds=rounds)
         yield from _measure_events(both, rounds=rounds)
-        yield from _measure_echoes(both, name="http", rounds=rounds)
+        yield from _measure_echoes(both, name="http", sides=SIDES, rounds=rounds)
         yield _measure_idle_sockets(both["ours"])
     with forwarders(places, folder=folder, certificate=certificates.make(folder)) as both:
         yield from _measure_large(both, name="https", goal=0.77, rounds=rounds)
         yield from _measure_small(both, name="https", rounds=rounds)
         yield _measure_new_connections(both, name="new https connection, p50", goal=1.2, rounds=rounds)
-        yield from _measure_echoes(both, name="https", rounds=rounds)
+        # Two threads of theirs share one TLS connection: now and then it breaks.
+        yield from _measure_echoes(both, name="https", sides=("ours",), rounds=rounds)
 
 
 class Forwarder:
@@ -262,12 +263,12 @@ def _wait_for_event(forwarder: Forwarder) -> float:
     return (now - int(received.partition(b"data: ")[2].split()[0])) / 1e6
 
 
-def _measure_echoes(both: dict[str, Forwarder], *, name: str, rounds: int) -> Iterator[Figure]:
+def _measure_echoes(both: dict[str, Forwarder], *, name: str, sides: Sequence[str], rounds: int) -> Iterator[Figure]:
     """A WebSocket of which the server speaks first: of others theirs makes nothing."""
     small: dict[str, list[float]] = {side: [] for side in SIDES}
     large: dict[str, list[float]] = {side: [] for side in SIDES}
     for _ in range(rounds):
-        for side in SIDES:
+        for side in sides:
             with both[side].dial() as sock:
                 sock.sendall(UPGRADE.replace(b"/socket", b"/echo"))
                 _await_greeting(sock)
