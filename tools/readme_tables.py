@@ -31,6 +31,7 @@ from vmnest.mcp.tools import table  # noqa: E402
 
 README = ROOT / "README.rst"
 MEASURED = ROOT / "tools" / "bench" / "measured"
+LEAST_SLOPE = 0.01  # less is noise
 SHOWN_PATH = "/home/ada/.local/bin/vmnest"
 PART = re.compile(r"^(\.\. generated: (.+)\n)(?:.*\n)*?(\.\. end of generated\n)", re.MULTILINE)
 
@@ -206,7 +207,8 @@ def render_growth() -> str:
 
 def _show_line(row: dict[str, Any]) -> str:
     sizes = [int(size) for size in row["medians"]]
-    return f"{_show(row['fixed'], row['unit'])} + {row['slope']:.2g} {row['unit']} (to {max(sizes):,})"
+    slope = 0 if abs(row["slope"]) < LEAST_SLOPE else row["slope"]
+    return f"{_show(row['fixed'], row['unit'])} + {slope:.3g} {row['unit']} (to {max(sizes):,})"
 
 
 RENDERERS: dict[str, Callable[..., str]] = {
