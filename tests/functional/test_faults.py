@@ -285,7 +285,8 @@ def test_making_a_sandbox_leaves_nothing_behind(faulty: Callable[..., Faulty], n
     made.peer.requests.clear()
     made.peer.script = Always([lambda request: json_answer(200, {} if request.method == "DELETE" else vm())])
     assert made.cli("rm", "new").status == 0
-    run, terminate = made.peer.requests
+    run, look, terminate = made.peer.requests
+    assert look.method == "GET"  # what has ended before is told from what is ended now
     assert json.loads(run.body)["clientToken"] in tokens
     assert (terminate.method, terminate.target) == ("DELETE", "/2025-09-09/microvms/microvm-1")
     assert made.names == ["web"]

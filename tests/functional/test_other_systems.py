@@ -129,7 +129,7 @@ def test_what_a_system_cannot_do_is_refused_before_anything_is_begun(elsewhere: 
 def test_a_terminal_without_modes_is_refused_for_keys(double: AwsDouble, tmp_path: Path) -> None:
     environ = {**bare_environ(tmp_path), **double.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
     command = [sys.executable, "-c", LEANER, "exec", "-it", "demo", "--", "sh"]
-    with Terminal(command, env=environ, cwd=tmp_path) as screen:
+    with Terminal(command, env=environ, cwd=tmp_path, size=(200, 24)) as screen:
         screen.read_until(b"lacks the module termios")
 
 

@@ -74,7 +74,7 @@ def outcome(step: Callable[[AgentClient, Path], object], client: AgentClient, fo
 
 
 def to_json(result: Any) -> dict[str, object]:
-    return {**vars(result), "stdout": result.stdout.hex(), "stderr": result.stderr.hex()}
+    return {**result._asdict(), "stdout": result.stdout.hex(), "stderr": result.stderr.hex()}
 
 
 def execute(*words: str, **options: Any) -> Callable[[AgentClient, Path], object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -93,10 +94,8 @@ def test_no_mode_opens_a_file_system_that_is_read_only(tmp_path: Path, monkeypat
     assert "read-only" in finding.text
 
 
-def test_a_folder_that_refuses_us_is_told_with_the_way_in(tmp_path: Path) -> None:
+def test_a_folder_that_refuses_us_is_told_with_the_way_in() -> None:
     """Root is refused nothing but what is read-only, so it looks as somebody else."""
-    closed = tmp_path / "closed"
-    closed.mkdir()
     code = (
         "import os, sys; from vmnest.ops.checks import places\n"
         "path = sys.argv[1]\n"
@@ -106,19 +105,14 @@ def test_a_folder_that_refuses_us_is_told_with_the_way_in(tmp_path: Path) -> Non
         "for each in places.look_at_writing(path, variable='V'):\n"
         "    print(each.verdict, each.text, each.remedy, sep='|')\n"
     )
-    folder = tmp_path.parent  # pytest's folders are closed to others
-    modes = {}
-    while folder != Path(folder.root) and not folder.stat().st_mode & 0o001:
-        modes[folder] = folder.stat().st_mode
-        folder.chmod(0o711)
-        folder = folder.parent
-    try:
+    # Not below pytest's folders, which are closed to others, and are closed again whenever a pytest starts.
+    with tempfile.TemporaryDirectory(prefix="vmnest-test-") as folder:
+        closed = Path(folder, "closed")
+        closed.mkdir()
         done = subprocess.run(
-            [sys.executable, "-c", code, closed], cwd=ROOT, capture_output=True, text=True, check=True
+            [sys.executable, "-c", code, closed], cwd=ROOT, capture_output=True, text=True, check=False
         )
-    finally:
-        for each, mode in modes.items():
-            each.chmod(mode)
+    assert done.stderr == ""
     assert done.stdout == f"failed|{closed} cannot be written to|chmod u+rwx {closed}\n"
 
 
