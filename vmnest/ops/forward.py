@@ -56,7 +56,6 @@ def open_forward(
         allow_hosts=allow_hosts,
         poll_interval=poll_interval or POLL_SECONDS,
         on_remark=on_remark,
-        may_resume=True,
     )
 
 

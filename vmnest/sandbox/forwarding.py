@@ -53,9 +53,8 @@ _logger = logging.getLogger(__name__)
 class LinkGate:
     """What the forwarder knows of a sandbox; see ``forward.gate``."""
 
-    def __init__(self, link: Link, *, may_resume: bool) -> None:
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self._may_resume = may_resume
         self._lock = threading.Lock()  # guards the two below
         self._endpoint: str | None = None
         self._slept_until = float("-inf")
@@ -101,7 +100,7 @@ class LinkGate:
         """See ``Gate``."""
         lost = errors.EndpointUnavailableError("a request did not reach the sandbox")
         try:
-            endpoint = self._link.recover(lost, wakes=self._may_resume)
+            endpoint = self._link.recover(lost, wakes=self._link.auto_resume)
         except errors.MicroVMNotFoundError as error:
             raise _gone(self._link, error) from error
         except errors.SandboxSuspendedError as error:
@@ -121,8 +120,8 @@ class LinkGate:
         if self._link.record.stopped_at is not None:
             raise _stopped(self._link)
         now = self._link.clock.monotonic()
-        if not self._may_resume and now - self._seen_at > GLANCE_SECONDS:  # the request itself might resume it
-            life.ready_for_use(self._link, may_resume=False, deadline=Deadline(READY_SECONDS))
+        if not self._link.auto_resume and now - self._seen_at > GLANCE_SECONDS:  # the request itself might resume it
+            life.ready_for_use(self._link, deadline=Deadline(READY_SECONDS))
             self._seen_at = now
 
     def _find_endpoint(self) -> str:
@@ -133,7 +132,7 @@ class LinkGate:
 
     def _ask_for_relay(self, seconds: float) -> bool | None:
         try:
-            health = self._link.agent(wakes=self._may_resume).health(deadline=Deadline(seconds))
+            health = self._link.agent().health(deadline=Deadline(seconds))
         except (*_OVER, errors.CredentialsError):
             raise
         except errors.VmnestError as error:
@@ -170,7 +169,6 @@ def open_forwarding(
     allow_hosts: Sequence[str],
     poll_interval: float,
     on_remark: Callable[[str], None] | None,
-    may_resume: bool,
 ) -> Forwarding:
     """See ``Sandbox.forward``.
 
@@ -185,10 +183,10 @@ def open_forwarding(
     allowed = [hosts.parse_allowed(name) for name in allow_hosts]
     if not check_seconds(poll_interval, name="poll_interval"):
         raise errors.UsageError("poll_interval must be more than 0 seconds")
-    life.ready_for_use(link, may_resume=may_resume, deadline=Deadline(READY_SECONDS))
+    life.ready_for_use(link, deadline=Deadline(READY_SECONDS))
     if link.record.stopped_at is not None:  # it runs: that stop was cut off, or somebody else's call has undone it
         link.note(stopped_at=None)
-    gate = LinkGate(link, may_resume=may_resume)
+    gate = LinkGate(link)
     forwarding = Forwarding(link, bind=bind, poll_interval=poll_interval)
     forwarding.start(
         forwarder.Forwarder(

@@ -413,7 +413,7 @@ class Sandbox:
         """
         from . import native
 
-        return native.open_shell(self._link, may_resume=self._link.auto_resume, timeout=timeout)
+        return native.open_shell(self._link, timeout=timeout)
 
     def forward(
         self,
@@ -440,7 +440,7 @@ class Sandbox:
 
         return forwarding.open_forwarding(
             self._link, ports, local_port=local_port, bind=bind, is_direct=direct, allow_hosts=allow_hosts,
-            poll_interval=poll_interval, on_remark=on_remark, may_resume=self._link.auto_resume,
+            poll_interval=poll_interval, on_remark=on_remark,
         )  # fmt: skip
 
     def read_file(self, path: str) -> bytes:
@@ -525,7 +525,7 @@ class Sandbox:
     def _awake_agent(self, deadline: Deadline = NEVER) -> AgentClient:
         """The agent, unless we know that it cannot answer."""
         patience = Deadline(deadline.clamp(STATE_SECONDS))
-        life.ready_for_use(self._link, may_resume=self._link.auto_resume, deadline=patience)
+        life.ready_for_use(self._link, deadline=patience)
         return self._link.agent()
 
     def _end(self, *, because: BaseException | None) -> None:

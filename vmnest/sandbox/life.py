@@ -91,18 +91,18 @@ def resume(link: Link, *, deadline: Deadline) -> None:
     link.wait_ready(deadline=deadline)
 
 
-def run_without_agent(link: Link, *, may_resume: bool, deadline: Deadline) -> MicroVM:
+def run_without_agent(link: Link, *, deadline: Deadline) -> MicroVM:
     """See to it that it runs, for a use that needs no agent in it.
 
     Raises:
-        errors.SandboxSuspendedError: it is suspended, and ``may_resume`` is False.
+        errors.SandboxSuspendedError: it is suspended, and its use may not resume it.
         errors.MicroVMEndedError: it has ended.
     """
     from ..control import waiting
 
     microvm = link.look()
     if microvm.state in _SUSPENDED:
-        if not may_resume:
+        if not link.auto_resume:
             raise link.suspended()
         _wake(link, deadline=deadline)
     microvm = waiting.wait_until(
@@ -144,14 +144,14 @@ def check_states(states: Collection[str]) -> set[str]:
     return set(states)
 
 
-def ready_for_use(link: Link, *, may_resume: bool, deadline: Deadline) -> None:
+def ready_for_use(link: Link, *, deadline: Deadline) -> None:
     """See to it that a request can be sent now, as far as we know.
 
     What we know to be suspended is resumed first: a request that meets a proxy which cannot say whether it was
     executed could not be repeated. What we know to have ended may answer for a moment more, and then not.
 
     Raises:
-        errors.SandboxSuspendedError: it is suspended, and ``may_resume`` is False.
+        errors.SandboxSuspendedError: it is suspended, and its use may not resume it.
         errors.MicroVMEndedError: it has ended.
     """
     if link.record.microvm_id is None:
@@ -159,13 +159,13 @@ def ready_for_use(link: Link, *, may_resume: bool, deadline: Deadline) -> None:
     link.catch_up()
     if link.state in names.ENDED_STATES:
         raise errors.MicroVMEndedError(f"sandbox {link.record.name} has ended ({link.state})")
-    if not may_resume or not link.resumes_itself:
+    if not link.auto_resume or not link.resumes_itself:
         # A request would wake it, or would find a proxy that does not say why there is no answer.
         microvm = link.look()
         if microvm.ended:
             raise link.ended(microvm)
     if link.state in _SUSPENDED:
-        if not may_resume:
+        if not link.auto_resume:
             raise link.suspended()
         with link.waking.held(deadline):
             if link.state in _SUSPENDED:  # no other thread was faster

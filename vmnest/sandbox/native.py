@@ -38,12 +38,12 @@ _END_OF_FILE = b"\x04"
 _logger = logging.getLogger(__name__)
 
 
-def open_shell(link: Link, *, may_resume: bool = True, timeout: float | None) -> NativeShell:
+def open_shell(link: Link, *, timeout: float | None) -> NativeShell:
     """Open a shell of the service.
 
     Raises:
         errors.UnsupportedError: the MicroVM was launched without ``SHELL_INGRESS``.
-        errors.SandboxSuspendedError: it is suspended, and ``may_resume`` is False.
+        errors.SandboxSuspendedError: it is suspended, and its use may not resume it.
         errors.MicroVMEndedError: it has ended.
         errors.EndpointError: the endpoint refuses.
         errors.TransportError: the endpoint cannot be reached.
@@ -53,7 +53,7 @@ def open_shell(link: Link, *, may_resume: bool = True, timeout: float | None) ->
     deadline = Deadline(timeout, clock=link.clock)
     for delay in deadlines.backoff(first=_FIRST_DELAY_SECONDS, last=_LAST_DELAY_SECONDS):
         # The service wants it to run, for a token too.
-        microvm = life.run_without_agent(link, may_resume=may_resume, deadline=deadline)
+        microvm = life.run_without_agent(link, deadline=deadline)
         try:
             return NativeShell(_dial(link, microvm.endpoint, deadline=deadline), link=link)
         except errors.VmnestError as error:

@@ -178,7 +178,7 @@ def test_a_port_that_is_taken_leaves_nothing_open(sandbox: Sandbox) -> None:
 def test_a_stop_is_known_before_the_next_request_and_wakes_nothing(
     sandbox: Sandbox, control: FakeControl, records: registry.Registry, port: int
 ) -> None:
-    gate = LinkGate(sandbox._link, may_resume=True)
+    gate = LinkGate(sandbox._link)
     gate.check()
     attach(control, records).suspend()
     calls = len(control.microvms.calls)
@@ -247,7 +247,7 @@ def test_it_ends_when_the_service_knows_its_sandbox_no_more(sandbox: Sandbox, co
         with pytest.raises(errors.SandboxNotFoundError, match="sandbox demo is gone"):
             forwarding.wait(10)
     with pytest.raises(errors.SandboxNotFoundError, match="sandbox demo is gone"):
-        LinkGate(sandbox._link, may_resume=True).recover(Deadline(10))
+        LinkGate(sandbox._link).recover(Deadline(10))
 
 
 def test_a_sandbox_that_no_use_may_resume_ends_it_when_it_sleeps(
@@ -338,7 +338,7 @@ def gate_to(records: registry.Registry, fake_clock: FakeClock) -> Callable[[Scri
             "demo", microvm_id=microvm.microvm_id, endpoint=server.url, client_token="t", created_at=1.0
         )
         place: Any = FakePlace(control)
-        return LinkGate(Link(record, place=place, records=records, verify_tls=None, clock=fake_clock), may_resume=True)
+        return LinkGate(Link(record, place=place, records=records, verify_tls=None, clock=fake_clock))
 
     return make
 

@@ -210,7 +210,7 @@ def test_a_resume_works_though_no_use_may_resume_it(setting: Setting, tmp_path: 
     )
     life.resume(link, deadline=setting.deadline())
     assert link.state == "RUNNING"
-    life.ready_for_use(link, may_resume=False, deadline=setting.deadline())
+    life.ready_for_use(link, deadline=setting.deadline())
 
 
 def test_a_registry_that_cannot_be_written_keeps_nobody_from_resuming(setting: Setting, tmp_path: Path) -> None:
@@ -258,8 +258,9 @@ def test_a_state_that_is_none_is_refused_before_anybody_is_asked(setting: Settin
 # -- before a use ------------------------------------------------------------------------------------------------------
 
 
-def ready(link: Link, *, may_resume: bool = True, seconds: float = 30) -> None:
-    life.ready_for_use(link, may_resume=may_resume, deadline=Deadline(seconds))
+def ready(link: Link, *, seconds: float = 30, auto_resume: bool = True) -> None:
+    link.auto_resume = auto_resume
+    life.ready_for_use(link, deadline=Deadline(seconds))
 
 
 def test_what_is_not_known_to_be_suspended_is_not_asked_for(setting: Setting) -> None:
@@ -297,15 +298,15 @@ def test_a_use_that_must_not_resume_it_asks_first_and_is_refused(setting: Settin
     setting.link.state = "RUNNING"
     setting.microvms.change("microvm-1", state=state)
     with pytest.raises(errors.SandboxSuspendedError, match=rf"demo is {how}\n") as caught:
-        ready(setting.link, may_resume=False)
+        ready(setting.link, auto_resume=False)
     assert "vmnest start demo" in (caught.value.hint or "")
     assert setting.microvms.calls == ["get"]
     assert setting.control.mints == []
 
 
 def test_a_use_that_must_not_resume_it_asks_each_time(setting: Setting) -> None:
-    ready(setting.link, may_resume=False)
-    ready(setting.link, may_resume=False)
+    ready(setting.link, auto_resume=False)
+    ready(setting.link, auto_resume=False)
     assert setting.microvms.calls == ["get", "get"]
 
 
@@ -331,18 +332,18 @@ def test_that_it_does_not_resume_by_itself_is_learned_from_the_service(setting: 
     assert setting.link.record.auto_resume is False
 
 
-@pytest.mark.parametrize("may_resume", [True, False])
-def test_what_has_ended_is_not_used(setting: Setting, may_resume: bool) -> None:
+@pytest.mark.parametrize("auto_resume", [True, False])
+def test_what_has_ended_is_not_used(setting: Setting, auto_resume: bool) -> None:
     setting.link.state = "TERMINATED"
     with pytest.raises(errors.MicroVMEndedError, match="demo"):
-        ready(setting.link, may_resume=may_resume)
+        ready(setting.link, auto_resume=auto_resume)
     assert setting.microvms.calls == []
 
 
 def test_an_end_that_is_found_before_a_use_is_told_with_its_reason(setting: Setting) -> None:
     setting.microvms.change("microvm-1", state="TERMINATED", state_reason="Success.")
     with pytest.raises(errors.MicroVMEndedError, match="Success"):
-        ready(setting.link, may_resume=False)
+        ready(setting.link, auto_resume=False)
 
 
 def test_a_thread_does_not_wait_beyond_its_deadline_for_another_one_that_resumes(setting: Setting) -> None:

@@ -62,8 +62,8 @@ def link_to(control: ShellControl, home: Path, **options: Any) -> Link:
     return Link(record, place=place, records=records, verify_tls=None, **options)
 
 
-def open_shell(link: Link, *, may_resume: bool = True, timeout: float = SECONDS) -> native.NativeShell:
-    return native.open_shell(link, may_resume=may_resume, timeout=timeout)
+def open_shell(link: Link, *, timeout: float = SECONDS) -> native.NativeShell:
+    return native.open_shell(link, timeout=timeout)
 
 
 @pytest.fixture
@@ -162,10 +162,10 @@ def test_a_suspended_sandbox_is_resumed_first(serve: Serve, tmp_path: Path) -> N
 def test_or_not_if_that_is_not_wanted(serve: Serve, tmp_path: Path) -> None:
     peer = serve()
     control = ShellControl(peer.url)
-    link = link_to(control, tmp_path)
+    link = link_to(control, tmp_path, auto_resume=False)
     control.microvms.change(link.microvm_id, state="SUSPENDED")
     with pytest.raises(errors.SandboxSuspendedError):
-        open_shell(link, may_resume=False)
+        open_shell(link)
     assert peer.requests == []
 
 
