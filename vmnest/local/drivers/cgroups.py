@@ -16,6 +16,8 @@ import select
 import sys
 import time
 
+from . import kernel
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -88,7 +90,7 @@ class Group:
         limit, swap = ("memory.max", "memory.swap.max") if version == 2 else (
             "memory.limit_in_bytes", "memory.memsw.limit_in_bytes",
         )  # fmt: skip
-        write(f"{group}/{limit}", str(size))
+        kernel.write(f"{group}/{limit}", str(size))
         _write_if_there(f"{group}/{swap}", "0" if version == 2 else str(size))  # there is none without swap accounting
         if version == 2:
             _write_if_there(f"{group}/memory.oom.group", "1")
@@ -97,7 +99,7 @@ class Group:
         self._open("oom", f"{group}/memory.oom_control", os.O_RDONLY)
         self._descriptors["oom event"] = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         event = f"{self._descriptors['oom event']} {self._descriptors['oom']}"
-        write(f"{group}/cgroup.event_control", event)
+        kernel.write(f"{group}/cgroup.event_control", event)
 
     def _give_up(self, role: str) -> None:
         _, group = self.roles.pop(role)
@@ -192,10 +194,10 @@ class Group:
 def _limit_cpu(version: int, group: str, cpus: float) -> None:
     quota = max(_LEAST_QUOTA_MICROSECONDS, int(cpus * _CPU_PERIOD_MICROSECONDS))
     if version == 2:
-        write(f"{group}/cpu.max", f"{quota} {_CPU_PERIOD_MICROSECONDS}")
+        kernel.write(f"{group}/cpu.max", f"{quota} {_CPU_PERIOD_MICROSECONDS}")
     else:
-        write(f"{group}/cpu.cfs_period_us", str(_CPU_PERIOD_MICROSECONDS))
-        write(f"{group}/cpu.cfs_quota_us", str(quota))
+        kernel.write(f"{group}/cpu.cfs_period_us", str(_CPU_PERIOD_MICROSECONDS))
+        kernel.write(f"{group}/cpu.cfs_quota_us", str(quota))
 
 
 # -- groups whose supervisor is gone -----------------------------------------------------------------------------------
@@ -205,7 +207,7 @@ def end_processes(groups: Iterable[str]) -> None:
     """Kill what is left in groups, frozen or not; groups that are not there are fine."""
     for group in groups:
         try:
-            write(f"{group}/cgroup.kill", "1")
+            kernel.write(f"{group}/cgroup.kill", "1")
         except OSError:  # no such group, or Linux before 5.14, or version 1
             _end_each(group)
 
@@ -260,17 +262,8 @@ def read(path: str) -> str:
         return reader.read()
 
 
-def write(path: str, text: str) -> None:
-    """Write to a file of a group; never make one."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
-
-
 def _write_if_there(path: str, text: str) -> None:
     try:
-        write(path, text)
+        kernel.write(path, text)
     except FileNotFoundError:
         return

@@ -51,7 +51,7 @@ def _map_from_outside(wake: int, uid: int) -> None:
         if not os.read(wake, 1):
             return
         for name in ("uid_map", "gid_map"):
-            _write(f"/proc/{process}/{name}", f"0 0 1\n{uid} {uid} 1\n")
+            kernel.write(f"/proc/{process}/{name}", f"0 0 1\n{uid} {uid} 1\n")
         status = 0
     finally:
         os._exit(status)
@@ -88,18 +88,9 @@ def listen_for_egress() -> _socket.socket:
 
 
 def _map_identity(uid: int, gid: int) -> None:
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{_INSIDE_ID} {uid} 1")
-    _write("/proc/self/gid_map", f"{_INSIDE_ID} {gid} 1")
-
-
-def _write(path: str, text: str) -> None:
-    """Write all of it at once: the kernel takes a map in one piece."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
+    kernel.write("/proc/self/setgroups", "deny")
+    kernel.write("/proc/self/uid_map", f"{_INSIDE_ID} {uid} 1")
+    kernel.write("/proc/self/gid_map", f"{_INSIDE_ID} {gid} 1")
 
 
 def _raise_loopback() -> None:

@@ -1,4 +1,4 @@
-"""The system calls that Python has no name for, and the numbers that go with them.
+"""What the kernel is told: by its files, and by the system calls that Python has no name for, with their numbers.
 
 Stand-alone (see ``runtime``). Each call raises OSError. ``syscall`` numbers are per machine; a machine without a row
 in MACHINES is not supported.
@@ -85,6 +85,15 @@ def close_all_but(kept: Collection[int]) -> None:
             except OSError as error:
                 if error.errno != errno.EBADF:  # the one that the listing itself used
                     raise
+
+
+def write(path: str, text: str) -> None:
+    """Write to a file that the kernel made; never make one. All of it at once: some it takes in one piece alone."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
 
 
 def unshare(flags: int) -> None:

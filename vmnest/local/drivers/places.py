@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Iterable
 
-from . import cgroups
+from . import cgroups, kernel
 
 _LOG = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class Places:
         """
         for role in self._made:
             try:
-                cgroups.write(os.path.join(self._own[role][1], "cgroup.procs"), str(os.getpid()))
+                kernel.write(os.path.join(self._own[role][1], "cgroup.procs"), str(os.getpid()))
             except OSError:
                 continue
             return
@@ -196,7 +196,7 @@ def _move_down(own: str) -> bool:
     os.makedirs(below, exist_ok=True)
     for pid in cgroups.read(os.path.join(own, "cgroup.procs")).split():
         with contextlib.suppress(ProcessLookupError):  # it has ended
-            cgroups.write(os.path.join(below, "cgroup.procs"), pid)
+            kernel.write(os.path.join(below, "cgroup.procs"), pid)
     return True
 
 
@@ -204,7 +204,7 @@ def _enable(group: str, controllers: Iterable[str]) -> None:
     """Hand controllers on to the groups below. Memory is a must; without CPU time there are other means."""
     for controller in controllers:
         try:
-            cgroups.write(os.path.join(group, "cgroup.subtree_control"), f"+{controller}")
+            kernel.write(os.path.join(group, "cgroup.subtree_control"), f"+{controller}")
         except OSError:
             if controller == cgroups.MEMORY:
                 raise

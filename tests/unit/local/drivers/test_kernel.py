@@ -1,4 +1,4 @@
-"""The system calls that Python has no name for. What changes a process is done in one of its own."""
+"""What the kernel is told, by its files and its system calls. What changes a process is done in one of its own."""
 
 from __future__ import annotations
 
@@ -31,6 +31,15 @@ def test_a_failed_mount_tells_its_errno_and_its_place() -> None:
 def test_a_failed_call_by_number_is_an_os_error_too() -> None:
     with pytest.raises(OSError, match="nowhere"):
         kernel.set_mount_attributes("/nowhere", kernel.MOUNT_ATTR_RDONLY)
+
+
+def test_a_file_is_written_to_where_the_kernel_has_it_and_never_made(tmp_path: Path) -> None:
+    (tmp_path / "limit").touch()
+    kernel.write(str(tmp_path / "limit"), "max")
+    assert (tmp_path / "limit").read_text() == "max"
+    with pytest.raises(FileNotFoundError):
+        kernel.write(str(tmp_path / "other"), "max")
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_part_of_a_file_is_given_back_where_it_lies(tmp_path: Path) -> None:

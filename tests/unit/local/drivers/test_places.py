@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import cells
-from vmnest.local.drivers import cgroups, places
+from vmnest.local.drivers import cgroups, kernel, places
 
 V1 = (
     "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
@@ -160,18 +160,18 @@ if os.access(UNIFIED, os.W_OK):  # not skipped: no machine that CI may have need
         before = (UNIFIED / "cgroup.subtree_control").read_text().split()
         sleeper = subprocess.Popen(["/bin/sleep", "1000"])
         try:
-            cgroups.write(str(UNIFIED / "cgroup.subtree_control"), f"+{controllers[0]}")
-            cgroups.write(str(own / "cgroup.procs"), str(sleeper.pid))
+            kernel.write(str(UNIFIED / "cgroup.subtree_control"), f"+{controllers[0]}")
+            kernel.write(str(own / "cgroup.procs"), str(sleeper.pid))
             with pytest.raises(OSError, match="busy"):
-                cgroups.write(str(own / "cgroup.subtree_control"), f"+{controllers[0]}")
+                kernel.write(str(own / "cgroup.subtree_control"), f"+{controllers[0]}")
             places._move_down(str(own))
-            cgroups.write(str(own / "cgroup.subtree_control"), f"+{controllers[0]}")
+            kernel.write(str(own / "cgroup.subtree_control"), f"+{controllers[0]}")
         finally:
             sleeper.kill()
             sleeper.wait()
             cgroups.remove_groups([str(own / places._OURS)])
             if controllers[0] not in before:
-                cgroups.write(str(UNIFIED / "cgroup.subtree_control"), f"-{controllers[0]}")
+                kernel.write(str(UNIFIED / "cgroup.subtree_control"), f"-{controllers[0]}")
         assert not own.exists()
 
 
@@ -206,7 +206,7 @@ def test_a_group_that_was_left_is_made_anew(some_places: places.Places) -> None:
     found = some_places.reserve("one", roles=ROLES)
     sleeper = subprocess.Popen(["/bin/sleep", "1000"])
     for group in cgroups.list_groups(found, "one"):
-        cgroups.write(f"{group}/cgroup.procs", str(sleeper.pid))
+        kernel.write(f"{group}/cgroup.procs", str(sleeper.pid))
     assert some_places.reserve("one", roles=ROLES) == found
     if found:
         assert sleeper.wait(10) == -9
@@ -218,7 +218,7 @@ def test_empty_groups_are_swept_away_and_others_stay(some_places: places.Places)
     groups = cgroups.list_groups(some_places.reserve("one", roles=ROLES), "one")
     sleeper = subprocess.Popen(["/bin/sleep", "1000"])
     for group in groups:
-        cgroups.write(f"{group}/cgroup.procs", str(sleeper.pid))
+        kernel.write(f"{group}/cgroup.procs", str(sleeper.pid))
     some_places.sweep()
     assert all(os.path.isdir(group) for group in groups)
     sleeper.kill()
