@@ -189,7 +189,7 @@ def _tell_state(client: AgentClient, error: errors.VmnestError) -> None:
         error.details["state"] = state
     if state in names.ENDED_STATES:
         error.add_hint(f"The sandbox has ended meanwhile ({state}), and the command with it.")
-    elif state in (names.SUSPENDING, names.SUSPENDED):
+    elif state in names.SUSPENDED_STATES:
         error.add_hint(
             f"The sandbox was suspended meanwhile ({state}): that cuts connections, and the command is ended when "
             "the sandbox is resumed."

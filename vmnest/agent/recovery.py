@@ -30,7 +30,6 @@ LAST_LOOK_SECONDS = 3.0
 
 Watch = Callable[[str | None], object]
 
-_ASLEEP = (names.SUSPENDING, names.SUSPENDED)
 # After these, nobody knows what became of a request.
 DOUBTFUL = (
     errors.TransportError,
@@ -110,7 +109,7 @@ class Recovery:
             state = self._client.look()
             self._look_for_end(state, cause=cause)
             # A state that cannot be seen in the middle of a sleep tells nothing new.
-            is_asleep = state in _ASLEEP or (state is None and told is not None)
+            is_asleep = state in names.SUSPENDED_STATES or (state is None and told is not None)
             if not is_asleep:
                 break
             if state is not None and state != told:

@@ -17,7 +17,7 @@ __all__ = ["build_parser", "run"]
 
 
 # Of a sandbox in one of these nobody expects that its agent tells anything.
-_TELLING_STATES = (names.SUSPENDING, names.SUSPENDED, *names.ENDED_STATES, views.GONE, views.LAUNCHING)
+_TELLING_STATES = (*names.SUSPENDED_STATES, *names.ENDED_STATES, views.GONE, views.LAUNCHING)
 
 
 class _MetricsOptions(words.Options):

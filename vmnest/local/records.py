@@ -48,7 +48,6 @@ TRANSITIONS: Mapping[tuple[str, str], str] = {
     (names.SUSPENDED, GONE): names.TERMINATED,
     (names.TERMINATING, GONE): names.TERMINATED,
 }
-_ASLEEP = (names.SUSPENDING, names.SUSPENDED)
 
 REASON_SUCCESS = "Success."
 REASON_LIFETIME = "MicroVM exceeded maximum lifetime."
@@ -258,7 +257,7 @@ class Record:
     def _is_up_or_over(self) -> bool:
         if self.state == names.SUSPENDED and not self.is_waking:
             self.wake()
-        return self.state not in _ASLEEP
+        return self.state not in names.SUSPENDED_STATES
 
 
 def _stay() -> None:

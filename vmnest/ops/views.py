@@ -142,7 +142,7 @@ def describe(record: Record, microvm: MicroVM) -> dict[str, object]:
         "ingress_network_connectors": list(microvm.ingress),
         "egress_network_connectors": list(microvm.egress),
     }
-    if microvm.state not in (names.SUSPENDING, names.SUSPENDED):
+    if microvm.state not in names.SUSPENDED_STATES:
         seen["stopped_at"] = None  # a request, of which the record knows nothing, resumed it since
     details = microvm.raw.get(names.LOCAL_DETAILS_MEMBER)
     local = {} if details is None else {"local_details": details}
@@ -161,7 +161,7 @@ def describe_summary(record: Record, summary: MicroVMSummary) -> dict[str, objec
         "started_at": moments.to_iso(summary.started_at),
         "expires_at": ends,
     }
-    if summary.state not in (names.SUSPENDING, names.SUSPENDED):
+    if summary.state not in names.SUSPENDED_STATES:
         seen["stopped_at"] = None
     return {**view, **seen}
 

@@ -44,7 +44,6 @@ RELAY_SETTLED_SECONDS = 1.0  # many may find at one time that it has none
 RESUMING_SECONDS = 5.0  # from a look that found it suspended: others that asked meanwhile did not reach it either
 
 _SHOWN = {ports.LOOPBACK: "localhost", "0.0.0.0": "localhost", "::": "::1"}  # noqa: S104 - only shown
-_SUSPENDED = (names.SUSPENDING, names.SUSPENDED)
 _OVER = (errors.MicroVMEndedError, errors.SandboxSuspendedError, errors.SandboxNotFoundError)
 
 _logger = logging.getLogger(__name__)
@@ -334,5 +333,5 @@ class Forwarding:
         self._cannot_see = False
         if microvm.ended:
             raise self._link.ended(microvm)
-        if microvm.state in _SUSPENDED and self._link.record.stopped_at is not None:
+        if microvm.state in names.SUSPENDED_STATES and self._link.record.stopped_at is not None:
             raise _stopped(self._link)

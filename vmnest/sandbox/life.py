@@ -27,7 +27,6 @@ FIRST_DELAY_SECONDS = 0.1
 LAST_DELAY_SECONDS = 1.0
 
 _PASSING = (names.PENDING, names.SUSPENDING)
-_SUSPENDED = (names.SUSPENDING, names.SUSPENDED)
 
 
 def suspend(link: Link, *, deadline: Deadline) -> None:
@@ -37,7 +36,7 @@ def suspend(link: Link, *, deadline: Deadline) -> None:
     microvms, microvm_id = link.control().microvms, link.microvm_id
     if link.state != names.RUNNING and link.look().state == names.PENDING:
         # What the service makes of a call in this state is not known.
-        settled = (names.RUNNING, *_SUSPENDED)
+        settled = (names.RUNNING, *names.SUSPENDED_STATES)
         link.see(waiting.wait_until(microvms, microvm_id, states=settled, deadline=deadline, clock=link.clock))
     # Before the call: what asks again and again (a page behind a forwarder) would wake it up before the mark is there.
     before = link.record.stopped_at
@@ -63,7 +62,7 @@ def _watch_suspension(link: Link, microvm_id: str, *, deadline: Deadline) -> Non
     begins_by = Deadline(deadline.clamp(ACCEPTED_SECONDS), clock=link.clock)
     wait_for = functools.partial(waiting.wait_until, link.control().microvms, microvm_id, clock=link.clock)
     try:
-        link.see(wait_for(states=_SUSPENDED, deadline=begins_by))
+        link.see(wait_for(states=names.SUSPENDED_STATES, deadline=begins_by))
     except errors.WaitTimeoutError as error:
         if error.details.get("state") == names.RUNNING:
             raise _not_suspended(link) from error
@@ -101,7 +100,7 @@ def run_without_agent(link: Link, *, deadline: Deadline) -> MicroVM:
     from ..control import waiting
 
     microvm = link.look()
-    if microvm.state in _SUSPENDED:
+    if microvm.state in names.SUSPENDED_STATES:
         if not link.auto_resume:
             raise link.suspended()
         _wake(link, deadline=deadline)
@@ -164,11 +163,11 @@ def ready_for_use(link: Link, *, deadline: Deadline) -> None:
         microvm = link.look()
         if microvm.ended:
             raise link.ended(microvm)
-    if link.state in _SUSPENDED:
+    if link.state in names.SUSPENDED_STATES:
         if not link.auto_resume:
             raise link.suspended()
         with link.waking.held(deadline):
-            if link.state in _SUSPENDED:  # no other thread was faster
+            if link.state in names.SUSPENDED_STATES:  # no other thread was faster
                 resume(link, deadline=deadline)
 
 
@@ -182,7 +181,7 @@ def check_awake(link: Link, *, deadline: Deadline) -> MicroVM:
     microvm = link.look(deadline=deadline)
     if microvm.ended:
         raise link.ended(microvm)
-    if microvm.state in _SUSPENDED:
+    if microvm.state in names.SUSPENDED_STATES:
         raise link.suspended()
     return microvm
 

@@ -333,7 +333,7 @@ class Link:
             raise self.ended(microvm) from error
         # Each use begins with taking the mark of a stop away: one that is there was made since, and is to hold.
         may_wake = wakes and self.record.stopped_at is None
-        if microvm.state in (names.SUSPENDING, names.SUSPENDED) and not may_wake:
+        if microvm.state in names.SUSPENDED_STATES and not may_wake:
             raise self.suspended() from error
         if microvm.state == names.SUSPENDED:
             self._resume()

@@ -243,7 +243,7 @@ class NativeShell:
             return error
         if microvm.ended:
             return self._link.ended(microvm)
-        if microvm.state in (names.SUSPENDING, names.SUSPENDED):
+        if microvm.state in names.SUSPENDED_STATES:
             error = errors.ConnectionLostError("the sandbox was suspended, which cuts the service's shell off")
         error.add_hint(f"Without --native a shell goes on after a cut: vmnest shell {self._link.record.name}")
         return error

@@ -436,7 +436,7 @@ class Process:
         state = self._agent.look()
         if state in names.ENDED_STATES:
             raise self._agent.ended(state)
-        is_asleep = state in (names.SUSPENDING, names.SUSPENDED)
+        is_asleep = state in names.SUSPENDED_STATES
         self._looked_at = NEVER_SEEN if is_asleep else now
         return is_asleep
 
