@@ -48,7 +48,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
     parser.option(
         "--state",
         metavar="STATE",
-        kind=_parse_state,
+        kind=values.parse_state_of(views.STATES),
         repeat=True,
         help="only sandboxes in this state (repeatable: one of them)",
     )
@@ -60,12 +60,6 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
     )
     parser.switch("--wide", help="show all columns, and cut nothing")
     return parser
-
-
-def _parse_state(text: str) -> str:
-    if text.upper() not in views.STATES:
-        raise ValueError(f"must be one of {', '.join(views.STATES)}: {text!r}")
-    return text.upper()
 
 
 def labels_of(given: Sequence[tuple[str, str]] | None) -> dict[str, str]:

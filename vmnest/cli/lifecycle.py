@@ -45,18 +45,12 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
     parser.option(
         "--state",
         metavar="STATE",
-        kind=_parse_state,
+        kind=values.parse_state_of(names.STATES),
         repeat=True,
         help="wait for this state (repeatable: for the first of them; default: TERMINATED)",
     )
     parser.option("--timeout", metavar="SECONDS", kind=values.parse_seconds, help="fail after so long (default: never)")
     return parser
-
-
-def _parse_state(text: str) -> str:
-    if text.upper() not in names.STATES:
-        raise ValueError(f"must be one of {', '.join(names.STATES)}: {text!r}")
-    return text.upper()
 
 
 def run(verb: verbs.Verb, options: words.Options) -> int:

@@ -9,7 +9,7 @@ from .. import errors, settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 __all__ = [
     "check_text",
@@ -23,6 +23,7 @@ __all__ = [
     "parse_seconds",
     "parse_seconds_from",
     "parse_signal",
+    "parse_state_of",
     "parse_ulimit",
     "to_utf8",
 ]
@@ -143,6 +144,17 @@ def parse_signal(text: str) -> str | int:
     if name not in signal.Signals.__members__:
         raise ValueError(f"must be a signal, such as TERM, KILL or 9: {text!r}")
     return name
+
+
+def parse_state_of(states: Collection[str]) -> Callable[[str], str]:
+    """A parser of one of these, in any case."""
+
+    def parse(text: str) -> str:
+        if text.upper() not in states:
+            raise ValueError(f"must be one of {', '.join(states)}: {text!r}")
+        return text.upper()
+
+    return parse
 
 
 def parse_label(text: str) -> tuple[str, str]:

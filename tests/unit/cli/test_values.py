@@ -139,6 +139,17 @@ def test_what_is_no_memory(text: str) -> None:
         values.parse_memory(text)
 
 
+@pytest.mark.parametrize("text", ["RUNNING", "running", "Running"])
+def test_a_state_in_any_case(text: str) -> None:
+    assert values.parse_state_of(("PENDING", "RUNNING"))(text) == "RUNNING"
+
+
+@pytest.mark.parametrize("text", ["", "RUN", "GONE"])
+def test_what_is_none_of_the_states_is_told_with_them(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"must be one of PENDING, RUNNING: {text!r}"):
+        values.parse_state_of(("PENDING", "RUNNING"))(text)
+
+
 @pytest.mark.parametrize(("text", "label"), [("a=1", ("a", "1")), ("a=", ("a", "")), ("a=b=c d", ("a", "b=c d"))])
 def test_a_label(text: str, label: tuple[str, str]) -> None:
     assert values.parse_label(text) == label
