@@ -13,7 +13,6 @@ from . import render, terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
     from types import TracebackType
 
@@ -65,24 +64,19 @@ class Board:
         self._under_way: dict[tuple[str, str], _UnderWay] = {}
         self._steps: dict[tuple[str, str], Step] = {}
         self._labels: dict[str, None] = {}
-        self._thread: threading.Thread | None = None
-        self._end = threading.Event()
+        self._drawer: terminal.Drawer | None = None
 
     def __enter__(self) -> Board:
         if self._shown:
-            import threading
-
-            self._thread = threading.Thread(target=self._tick, name="vmnest-board", daemon=True)
-            self._thread.start()
+            self._drawer = terminal.Drawer(self._tick, name="vmnest-board")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._end.set()
-            thread.join()
+        drawer, self._drawer = self._drawer, None
+        if drawer is not None:
+            drawer.stop()
             if self._is_terminal:
                 terminal.draw_line("")
 
@@ -162,8 +156,8 @@ class Board:
     def _before(self, label: str) -> str:
         return f"[{label}] " if len(self._labels) > 1 else ""
 
-    def _tick(self) -> None:
-        while not self._end.wait(PERIOD_SECONDS):
+    def _tick(self, wait: Callable[[float], bool]) -> None:
+        while not wait(PERIOD_SECONDS):
             with self._lock:
                 self._draw()
                 self._remind()
@@ -178,7 +172,7 @@ class Board:
                 self._tell(key, under_way)
 
     def _draw(self) -> None:
-        if not (self._shown and self._is_terminal and self._thread):
+        if not (self._shown and self._is_terminal and self._drawer):
             return
         now = self._clock()
         parts = [

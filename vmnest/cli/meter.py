@@ -8,7 +8,6 @@ from . import listing, render, terminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
     from types import TracebackType
     from typing import Protocol
@@ -59,7 +58,7 @@ class Meter:
         self._shown = shown
         self._clock = clock
         self._step: Step | None = None
-        self._thread: threading.Thread | None = None
+        self._drawer: terminal.Drawer | None = None
 
     def take(self, step: Step) -> None:
         """Take note of how far it is."""
@@ -67,26 +66,21 @@ class Meter:
 
     def __enter__(self) -> Meter:
         if self._shown:
-            import threading
-
-            self._end = threading.Event()
-            self._thread = threading.Thread(target=self._draw, name="vmnest-meter", daemon=True)
-            self._thread.start()
+            self._drawer = terminal.Drawer(self._draw, name="vmnest-meter")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._end.set()
-            thread.join()
+        drawer, self._drawer = self._drawer, None
+        if drawer is not None:
+            drawer.stop()
 
-    def _draw(self) -> None:
+    def _draw(self, wait: Callable[[float], bool]) -> None:
         begun = self._clock()
         pace = Pace()
         pace.rate(begun, 0)
-        if self._end.wait(SHOWN_AFTER_SECONDS):
+        if wait(SHOWN_AFTER_SECONDS):
             return
         while True:
             now, step = self._clock(), self._step
@@ -94,7 +88,7 @@ class Meter:
             columns, _ = terminal.size()
             line = render_line(self._doing, step, rate=rate, seconds=now - begun, columns=columns)
             terminal.draw_line(line)
-            if self._end.wait(PERIOD_SECONDS):
+            if wait(PERIOD_SECONDS):
                 break
         terminal.draw_line("")
 

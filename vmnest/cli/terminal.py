@@ -15,7 +15,7 @@ from .. import errors, settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import threading
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Any
 
@@ -23,6 +23,7 @@ __all__ = [
     "STDERR",
     "STDIN",
     "STDOUT",
+    "Drawer",
     "Progress",
     "RawMode",
     "can_express",
@@ -234,21 +235,33 @@ def _raw(attributes: list[Any]) -> list[Any]:
     return [flags_in, flags_out, control, local, *speeds, characters]
 
 
+class Drawer:
+    """A thread that draws while others work. It runs ``draw(wait)``, where ``wait(seconds)`` is true at the end."""
+
+    def __init__(self, draw: Callable[[Callable[[float], bool]], None], *, name: str) -> None:
+        import threading
+
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=draw, args=(self._end.wait,), name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Wait until it has drawn for the last time."""
+        self._end.set()
+        self._thread.join()
+
+
 class Progress:
     """``with Progress("starting"): …`` says so on the terminal once that takes over a second, and wipes it after."""
 
     def __init__(self, text: str, *, shown: bool) -> None:
         self._text = text
         self._shown = shown and is_terminal(STDERR)
-        self._thread: threading.Thread | None = None
+        self._drawer: Drawer | None = None
 
     def __enter__(self) -> Progress:
         if self._shown:
-            import threading
-
-            self._end = threading.Event()
-            self._thread = threading.Thread(target=self._show, name="vmnest-progress", daemon=True)
-            self._thread.start()
+            self._drawer = Drawer(self._show, name="vmnest-progress")
         return self
 
     def __exit__(
@@ -258,14 +271,13 @@ class Progress:
 
     def end(self) -> None:
         """Wipe it; does nothing the second time."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._end.set()
-            thread.join()
+        drawer, self._drawer = self._drawer, None
+        if drawer is not None:
+            drawer.stop()
 
-    def _show(self) -> None:
+    def _show(self, wait: Callable[[float], bool]) -> None:
         seconds = 0
-        while not self._end.wait(PROGRESS_AFTER_SECONDS):
+        while not wait(PROGRESS_AFTER_SECONDS):
             seconds += 1
             draw_line(f"{self._text} ... {seconds} s")
         if seconds:
