@@ -174,7 +174,7 @@ class AgentClient:
             look = Deadline(deadline.clamp(HEALTH_SECONDS), clock=self.clock)
             request = exchange.Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=look)
             try:
-                with self._authorised(request) as response:
+                with self._authorized(request) as response:
                     return self._learn(response)
             except (*_TRANSIENT, errors.ConnectionLostError, errors.ReadTimeoutError) as error:
                 last = error
@@ -290,7 +290,7 @@ class AgentClient:
         budget = Deadline(request.deadline.clamp(self._wake), clock=self.clock)
         for delay in backoff(first=FIRST_RETRY_SECONDS, last=LAST_RETRY_SECONDS):
             try:
-                return self._authorised(request)
+                return self._authorized(request)
             except errors.TokenRefusedError as error:
                 if budget.expired or not self._has_moved(request, error):
                     raise
@@ -338,7 +338,7 @@ class AgentClient:
             "GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=Deadline(HEALTH_SECONDS, clock=self.clock)
         )
         try:
-            with self._authorised(probe) as response:
+            with self._authorized(probe) as response:
                 self._learn(response)
         except errors.VmnestError as failure:
             # It may be too busy for us. What is waited for is the command's end.
@@ -354,7 +354,7 @@ class AgentClient:
         self._features = health.features
         return health
 
-    def _authorised(self, request: exchange.Request) -> Response:
+    def _authorized(self, request: exchange.Request) -> Response:
         """One attempt, and a second one with new headers if the first ones were refused."""
         headers = self._headers(None)
         try:
@@ -362,8 +362,8 @@ class AgentClient:
         except errors.TokenRefusedError:
             return self._attempt(request, self._headers(headers))
 
-    def _attempt(self, request: exchange.Request, authorisation: HeaderPairs) -> Response:
-        headers = [*authorisation, (names.PROXY_PORT_HEADER, str(self._port)), ("Accept", "*/*"), *request.headers]
+    def _attempt(self, request: exchange.Request, authorization: HeaderPairs) -> Response:
+        headers = [*authorization, (names.PROXY_PORT_HEADER, str(self._port)), ("Accept", "*/*"), *request.headers]
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
         if request.exec_id is not None:

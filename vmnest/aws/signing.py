@@ -3,8 +3,8 @@
 The staircase of the specification, each step a function of its own: ``canonical_request`` → ``string_to_sign`` →
 ``signature``; ``sign`` and ``verify`` both walk it, so what one makes the other accepts. Rules that are easy to miss:
 
-- Every service but S3 normalises the path on the request line (``//``, ``.``, ``..``) and encodes it *once more*, so
-  ``%3A`` of an ARN is signed as ``%253A``. S3 keys are bytes: encoded once, never normalised.
+- Every service but S3 normalizes the path on the request line (``//``, ``.``, ``..``) and encodes it *once more*, so
+  ``%3A`` of an ARN is signed as ``%253A``. S3 keys are bytes: encoded once, never normalized.
 - Query pairs are encoded anew and then sorted; a key may repeat, and a key without a value gets ``=``.
 - Header values are signed as the bytes that travel: latin-1, since that is what ``http.client`` sends.
 - Headers that proxies and clients add or change on the way are left out (botocore's list).
@@ -249,7 +249,7 @@ def verify(
 
     Args:
         method: As on the request line.
-        raw_target: As on the request line, nothing decoded or normalised.
+        raw_target: As on the request line, nothing decoded or normalized.
         headers: All of them, in order, decoded as latin-1.
         body_sha256: Hex digest of the body that arrived. None, for S3 alone: it is still to come, and whoever reads it
             holds it to ``Verified.payload``.

@@ -131,7 +131,7 @@ class Call:
 
 
 def parse_target(target: str) -> tuple[str, str, dict[str, str]]:
-    """Bucket, key and parameters of a request target. Nothing is normalised: a key may be anything.
+    """Bucket, key and parameters of a request target. Nothing is normalized: a key may be anything.
 
     Raises:
         faults.Fault: it is not UTF-8, or the key is too long.

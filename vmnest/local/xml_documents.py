@@ -15,7 +15,7 @@ MAX_ELEMENTS = 20_000
 _TEXT_BYTES = 1 << 16
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
-# What XML 1.0 cannot say at all, not even by a reference; S3's keys may have it. Line ends would be normalised.
+# What XML 1.0 cannot say at all, not even by a reference; S3's keys may have it. Line ends would be normalized.
 _SPECIAL = re.compile('[&<>"\r\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]')
 
 

@@ -111,7 +111,7 @@ class Gauge:
             "time": moments.from_epoch(self._clock.time(), fractions=True),
             AGENT: agent.to_json(),
             CLOUDWATCH: cloudwatch.to_json(),
-            "metrics": _summarise(agent, cloudwatch),
+            "metrics": _summarize(agent, cloudwatch),
         }
         is_told = cloudwatch.figures is not None and self._state != names.UNKNOWN
         return data, None if is_told else agent.failure
@@ -216,7 +216,7 @@ def _figure(figure: Figure) -> dict[str, object]:
     return {"value": figure.value, "unit": figure.unit, "time": moments.to_iso(figure.at)}
 
 
-def _summarise(agent: Reading, cloudwatch: Reading) -> dict[str, object]:
+def _summarize(agent: Reading, cloudwatch: Reading) -> dict[str, object]:
     """The two shares that everybody asks for, all of one source."""
     from ..control.metrics import METRICS
 

@@ -138,7 +138,7 @@ class TestParseRequest:
         assert caught.value.status == 431
 
     @given(method=TOKEN, fields=FIELDS, minor=st.integers(0, 1), pieces=st.lists(st.integers(0, 300), max_size=5))
-    def test_what_is_serialised_is_parsed_alike_however_it_is_cut(self, method, fields, minor, pieces):
+    def test_what_is_serialized_is_parsed_alike_however_it_is_cut(self, method, fields, minor, pieces):
         request = http1.Request(method, "/a%2Fb?c", fields, minor)
         data, buffer, head = http1.serialize_request(request), http1.HeadBuffer(), None
         cuts = sorted({0, len(data), *(piece for piece in pieces if piece < len(data))})
@@ -174,7 +174,7 @@ class TestParseResponse:
         with pytest.raises(http1.MessageError):
             http1.parse_response(line)
 
-    def test_it_is_serialised_as_it_was(self):
+    def test_it_is_serialized_as_it_was(self):
         data = b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n"
         assert http1.serialize_response(http1.parse_response(head_of(data))) == data
 
