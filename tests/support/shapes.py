@@ -1,4 +1,4 @@
-"""Random values that fit a service's model, made from the model itself."""
+"""A service's model as botocore reads it, and random values that fit the model, made from it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import functools
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import botocore.loaders
+import botocore.model
 from hypothesis import strategies as st
 
 from vmnest.aws import constraints, shapes
@@ -15,6 +17,18 @@ MOMENTS = st.integers(0, 4_000_000_000_000).map(lambda milliseconds: EPOCH + tim
 SPAN = 12  # how much longer than its minimum a text or list is made
 # Of the classes of letters in the patterns that Python cannot read (\p{L}, \p{Z}, \p{N}), and none that they exclude.
 PLAIN = st.characters(codec="utf-8", categories=["Lu", "Ll", "Nd", "Zs"])
+
+
+@functools.cache
+def botocore_service(name: str) -> botocore.model.ServiceModel:
+    """The model of a service by botocore's own reader."""
+    return botocore.model.ServiceModel(botocore.loaders.Loader().load_service_model(name, "service-2"), name)
+
+
+def error_names(service: str) -> set[str]:
+    """The errors of all operations of a service."""
+    found = botocore_service(service)
+    return {error.name for name in found.operation_names for error in found.operation_model(name).error_shapes}
 
 
 @functools.cache

@@ -137,7 +137,6 @@ class Operation:
         self.success_status: int = raw["http"].get("responseCode", 200)
         self.input: Shape | None = model.shape(raw["input"]["shape"]) if "input" in raw else None
         self.output: Shape | None = model.shape(raw["output"]["shape"]) if "output" in raw else None
-        self.error_names: tuple[str, ...] = tuple(error["shape"] for error in raw.get("errors", ()))
         self.is_idempotent: bool = raw.get("idempotent", False) or raw.get("readonly", False)
         self.is_look: bool = self.method in {"GET", "HEAD"}  # changes nothing
 
@@ -173,11 +172,6 @@ class Model:
         """Raise if a part of the model uses features that ``shapes`` cannot encode."""
         if used and self.is_strict:
             raise _unsupported(self.service, what, ", ".join(sorted(used)))
-
-    @property
-    def operation_names(self) -> list[str]:
-        """All of them, in the order of the model."""
-        return list(self._raw_operations)
 
     def operation(self, name: str) -> Operation:
         """The operation of that name.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import subprocess
 import sys
@@ -11,8 +10,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 import botocore.awsrequest
-import botocore.loaders
-import botocore.model
 import botocore.parsers
 import botocore.serialize
 import botocore.validate
@@ -21,12 +18,12 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.support.paths import ROOT
-from tests.support.shapes import structures
+from tests.support.shapes import botocore_service, error_names, structures
 from vmnest import errors
 from vmnest.aws import shapes
 
 SERVICES = ("lambda-microvms", "lambda-core")
-OPERATIONS = [(service, name) for service in SERVICES for name in shapes.load(service).operation_names]
+OPERATIONS = [(service, name) for service in SERVICES for name in botocore_service(service).operation_names]
 MICROVMS, CORE = map(shapes.load, SERVICES)
 ARN = "arn:aws:lambda:us-east-1:111122223333:microvm-image:demo"
 TOKEN = "00000000-0000-4000-8000-000000000000"
@@ -38,11 +35,6 @@ every_output = pytest.mark.parametrize(
 some = settings(
     max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
-
-
-@functools.cache
-def botocore_service(service: str) -> botocore.model.ServiceModel:
-    return botocore.model.ServiceModel(botocore.loaders.Loader().load_service_model(service, "service-2"), service)
 
 
 def botocore_request(service: str, name: str, params: dict[str, Any]) -> tuple[str, str, dict[str, str], bytes]:
@@ -159,19 +151,15 @@ def test_what_botocore_refuses_is_refused(service: str, name: str, data: st.Data
             shapes.build_request(operation, params)
 
 
-def error_names(model: shapes.Model) -> set[str]:
-    return {error for name in model.operation_names for error in model.operation(name).error_names}
-
-
 @pytest.mark.parametrize(
-    ("service", "error"), [(model.service, error) for model in (MICROVMS, CORE) for error in sorted(error_names(model))]
+    ("service", "error"), [(service, error) for service in SERVICES for error in sorted(error_names(service))]
 )
 def test_each_modelled_error_is_read_alike_by_botocore_and_by_us(service: str, error: str) -> None:
     model = shapes.load(service)
     shape = model.error(error)
     assert shape is not None
     answer = shapes.build_error(error, shape.status, "what came of it", model=model)
-    name = model.operation_names[0]
+    name = botocore_service(service).operation_names[0]
     theirs = botocore_answer(service, name, status=answer.status, headers=answer.headers, body=answer.body)
     assert theirs == {"Error": {"Code": error, "Message": "what came of it"}}
     ours = shapes.parse_error(answer.headers, answer.status, answer.body)

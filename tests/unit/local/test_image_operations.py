@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support.image_stage import ARN, BASE, CREATED_AT, INTERNET, SETTINGS, ImageStage
+from tests.support.shapes import botocore_service
 from vmnest.aws import shapes
 from vmnest.local import builder, faults, image_operations
 
@@ -49,7 +50,7 @@ def update(stage, name="demo", **changes):
 
 
 def test_every_operation_on_images_is_there():
-    wanted = {name for name in MODEL.operation_names if "MicrovmImage" in name}
+    wanted = {name for name in botocore_service(MODEL.service).operation_names if "MicrovmImage" in name}
     assert {*image_operations.OPERATIONS, *image_operations.BUILD_OPERATIONS} == wanted
 
 
