@@ -148,7 +148,6 @@ class FakeDriver:
 
     name = "fake"
     isolation = "namespace"
-    memory_snapshot = False
     writable = "disk"
     obstacle_to_images = ""
     owner = None

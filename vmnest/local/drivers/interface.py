@@ -147,10 +147,6 @@ class Driver(Protocol):
         """One of ISOLATIONS."""
 
     @property
-    def memory_snapshot(self) -> bool:
-        """Whether a suspended VM's memory can become part of an image."""
-
-    @property
     def writable(self) -> str:
         """How what VMs write is kept: one of mounts.DISK, MEMORY, BIND."""
 

@@ -92,7 +92,6 @@ class NamespaceDriver:
 
     name = "namespace"
     isolation = ISOLATION_NAMESPACE
-    memory_snapshot = False
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell

@@ -21,4 +21,4 @@ def test_a_launch_does_not_change() -> None:
 
 def test_the_namespace_driver_is_a_driver(cell_driver: namespace.NamespaceDriver) -> None:
     driver: interface.Driver = cell_driver
-    assert (driver.name, driver.isolation, driver.memory_snapshot) == ("namespace", "namespace", False)
+    assert (driver.name, driver.isolation) == ("namespace", "namespace")
