@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
+_ASKING = (signal.SIGINT, signal.SIGTERM)
+_ENDING = (*_ASKING, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))  # Windows has none
+
 CLOSE_SECONDS = 0.3  # to end what goes on in sandboxes for a client that has gone
 
 
@@ -43,8 +46,10 @@ def serve(server: Server, *, source: int = 0) -> None:
 
 
 def _handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, handler)
+    for number in _ENDING:
+        # Who ignores the end of a terminal was started to outlive it (nohup).
+        if number in _ASKING or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

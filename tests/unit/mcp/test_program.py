@@ -42,6 +42,7 @@ import signal, threading
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 """
+NOHUP = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
 
 
 @contextlib.contextmanager
@@ -79,7 +80,7 @@ def test_it_ends_with_standard_input(is_busy):
         assert process.stdout.read() == b""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_it_ends_at_a_signal_without_a_word(number, is_busy):
     with server() as process:
@@ -99,6 +100,16 @@ def test_it_ends_at_a_signal_that_another_thread_gets(number):
         process.send_signal(number)
         assert process.wait(WAIT_SECONDS) == 0
         assert process.stderr.read() == b""
+
+
+def test_one_that_was_started_to_outlive_its_terminal_does():
+    with server(NOHUP + PROGRAM) as process:
+        process.send_signal(signal.SIGHUP)
+        process.stdin.write(HELLO)
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 0
+        process.stdin.close()
+        assert process.wait(WAIT_SECONDS) == 0
 
 
 def test_it_ends_when_whoever_started_it_is_gone_though_its_input_stays_open():
