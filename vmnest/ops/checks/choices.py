@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["PROBES"]
 
 _TRUSTED = "lambda.amazonaws.com"
+_NOTHING = {"value": None, "source": None}
 _SETTLED_STATES = ("CREATED", "UPDATED")
 _NO_IMAGE = (
     "Make one: vmnest infra init, then vmnest infra up (or vmnest image build).\n"
@@ -53,6 +54,14 @@ class _Chosen:
         return [check.Check(self.id, title=self.title, verdict=check.SKIPPED, detail=text, data=self.data)]
 
 
+def _choose(context: Context, setting: str, output: str, *, without: Check) -> _Chosen | Check:
+    """What is chosen; or the check of it, which is ``without`` where nothing is."""
+    found = access.choice(context, setting, output)
+    if isinstance(found, errors.VmnestError):
+        return access.of_error(without.id, found, title=without.title)
+    return without if found is None else _Chosen(without.id, without.title, found)
+
+
 # -- image -------------------------------------------------------------------------------------------------------------
 
 
@@ -60,18 +69,17 @@ def image(context: Context) -> list[Check]:
     """What sandboxes start from."""
     from ...infra import outputs
 
-    found = access.choice(context, "image_arn", outputs.IMAGE)
-    if isinstance(found, errors.VmnestError):
-        return [access.of_error("aws.image", found, title="image")]
-    if found is None:
-        text = "no image to start from is configured"
-        return [check.Check("aws.image", title="image", verdict=check.FAILED, detail=text, remedy=_NO_IMAGE)]
-    chosen = _Chosen("aws.image", "image", found)
+    text = "no image to start from is configured"
+    without = check.Check("aws.image", title="image", verdict=check.FAILED, detail=text, remedy=_NO_IMAGE)
+    chosen = _choose(context, "image_arn", outputs.IMAGE, without=without)
+    if isinstance(chosen, check.Check):
+        return [chosen]
+    arn = chosen.value
     place = targets.Target(settings.TARGET_AWS, region="", environ=context.environ)
-    misplaced = access.attempt(lambda: place.image(found.value))
+    misplaced = access.attempt(lambda: place.image(arn))
     if isinstance(misplaced, errors.VmnestError):  # it is one of this machine
         return [access.of_error(chosen.id, misplaced, title=chosen.title, data=chosen.data)]
-    elsewhere = list(_is_elsewhere(context, found.value))
+    elsewhere = list(_is_elsewhere(context, arn))
     return chosen.say(elsewhere) if elsewhere else _look_at_image(context, chosen)
 
 
@@ -171,22 +179,20 @@ def role(context: Context) -> list[Check]:
     """What code in sandboxes may do in AWS."""
     from ...infra import outputs
 
-    name, title = "aws.role", "execution role"
-    found = access.choice(context, "execution_role_arn", outputs.EXECUTION_ROLE)
-    if isinstance(found, errors.VmnestError):
-        return [access.of_error(name, found, title=title)]
-    if found is None:
-        text = "none: code in sandboxes gets no credentials of AWS, and what it prints is not logged"
-        return [check.Check(name, title=title, verdict=check.OK, detail=text, data={"value": None, "source": None})]
-    chosen = _Chosen(name, title, found)
-    parsed = arns.parse(found.value)
+    text = "none: code in sandboxes gets no credentials of AWS, and what it prints is not logged"
+    without = check.Check("aws.role", title="execution role", verdict=check.OK, detail=text, data=_NOTHING)
+    chosen = _choose(context, "execution_role_arn", outputs.EXECUTION_ROLE, without=without)
+    if isinstance(chosen, check.Check):
+        return [chosen]
+    arn = chosen.value
+    parsed = arns.parse(arn)
     if parsed is None or parsed.service != "iam" or not parsed.resource.startswith("role/"):
         remedy = "It looks like arn:aws:iam::123456789012:role/NAME."
         return chosen.say([Finding(check.FAILED, "is not the ARN of a role", remedy=remedy)])
     reason = access.obstacle(context)
     if reason is not None:
         return chosen.skip(reason)
-    foreign = _of_other_account(context, found.value)
+    foreign = _of_other_account(context, arn)
     if foreign is not None:
         return chosen.say([foreign])
     answer = access.role(context, parsed.last)
@@ -195,7 +201,7 @@ def role(context: Context) -> list[Check]:
         return chosen.say([Finding(check.FAILED, f"does not exist: {answer.message}", remedy=remedy)])
     if isinstance(answer, errors.VmnestError):
         return chosen.say([Finding(check.UNKNOWN, f"could not be looked at: {answer.message}", remedy=answer.hint)])
-    return chosen.say(_judge_role(answer, found.value, account=parsed.account), fine=f"trusts {_TRUSTED}")
+    return chosen.say(_judge_role(answer, arn, account=parsed.account), fine=f"trusts {_TRUSTED}")
 
 
 def _judge_role(answer: Mapping[str, object], arn: str, *, account: str) -> Iterator[Finding]:
@@ -246,25 +252,23 @@ def connector(context: Context) -> list[Check]:
     """The way of sandboxes out to the network, if they are made with ``--egress``. Without it they do not need one."""
     from ...infra import outputs
 
-    name, title = "aws.connector", "egress connector"
-    found = access.choice(context, "egress_connector", outputs.EGRESS_CONNECTOR)
-    if isinstance(found, errors.VmnestError):
-        return [access.of_error(name, found, title=title)]
-    if found is None:
-        text = "none: sandboxes reach the internet as their image allows"
-        return [check.Check(name, title=title, verdict=check.OK, detail=text, data={"value": None, "source": None})]
-    chosen = _Chosen(name, title, found)
-    if found.value.rpartition(":")[2] in names.EGRESS_CONNECTORS:
+    text = "none: sandboxes reach the internet as their image allows"
+    without = check.Check("aws.connector", title="egress connector", verdict=check.OK, detail=text, data=_NOTHING)
+    chosen = _choose(context, "egress_connector", outputs.EGRESS_CONNECTOR, without=without)
+    if isinstance(chosen, check.Check):
+        return [chosen]
+    arn = chosen.value
+    if arn.rpartition(":")[2] in names.EGRESS_CONNECTORS:
         return chosen.say([], fine="a connector of AWS's own")
-    elsewhere = [Finding(check.WARNING, each.text, remedy=each.remedy) for each in _is_elsewhere(context, found.value)]
+    elsewhere = [Finding(check.WARNING, each.text, remedy=each.remedy) for each in _is_elsewhere(context, arn)]
     if elsewhere:
         return chosen.say(elsewhere)
     reason = access.obstacle(context)
     if reason is not None:
         return chosen.skip(reason)
-    asked = access.attempt(lambda: _get_connector(context, found.value))
+    asked = access.attempt(lambda: _get_connector(context, arn))
     if isinstance(asked, errors.VmnestError):
-        finding = _refused(context, asked, found.value)
+        finding = _refused(context, asked, arn)
         verdict = check.WARNING if finding.verdict == check.FAILED else finding.verdict
         return chosen.say([Finding(verdict, finding.text, remedy=finding.remedy)])
     chosen.data["state"] = asked.state
