@@ -7,20 +7,24 @@ folder of ours that is named by its content, and looked at before each use.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import importlib.resources
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from .. import errors, rendezvous
+from .. import deadline as deadlines
+from .. import errors, rendezvous, systems
 
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 FOLDER = "guest"
+_LOCK = "lock"  # whoever unpacks holds it
+_LOCK_SECONDS = 20.0
+_LOCK_POLL_SECONDS = 0.005
 _BYTE_CODE = ".pyc"  # beside the sources in an archive, for the host's Python
 _PACKAGE = f"{__name__.removesuffix('.guest_image.packaged')}._guest"
 
@@ -60,10 +64,15 @@ def unpack(files: Mapping[str, bytes], *, environ: Mapping[str, str]) -> str:
     home = os.path.join(base, FOLDER)
     path = os.path.join(home, _digest(files))
     try:
-        for folder in (base, home):
-            rendezvous.prepare_folder(folder)
+        if is_fallback:  # anybody may have made it; what is in a home folder may be a link
+            rendezvous.prepare_folder(base)
+        rendezvous.prepare_folder(home)
         if not _holds(path, files):
-            _write(path, files)
+            with _open_lock(home):
+                # Another process may have done it meanwhile, and now packs what is there.
+                if not _holds(path, files):
+                    _write(path, files)
+        _set_modes(path)
     except (errors.LocalCloudError, OSError) as error:
         reason = error.message if isinstance(error, errors.LocalCloudError) else error.strerror
         raise errors.GuestImageError(
@@ -80,14 +89,41 @@ def _digest(files: Mapping[str, bytes]) -> str:
     return digest.hexdigest()[:16]
 
 
+@contextlib.contextmanager
+def _open_lock(home: str) -> Iterator[None]:
+    lock = systems.FileLock(os.path.join(home, _LOCK))
+    deadline = deadlines.Deadline(_LOCK_SECONDS)
+    try:
+        while not lock.try_take():
+            deadline.check("waiting for another process that unpacks the guest")
+            deadlines.SYSTEM_CLOCK.sleep(_LOCK_POLL_SECONDS)
+        yield
+    finally:
+        lock.release()
+
+
 def _holds(path: str, files: Mapping[str, bytes]) -> bool:
-    """Whether the directory has these files, and no others. Whoever changed them has not changed what we ship."""
-    found = {
-        os.path.relpath(os.path.join(here, name), path).replace(os.sep, "/")
-        for here, _, names in os.walk(path)
-        for name in names
-    }
-    return found == set(files) and all(_read(os.path.join(path, name)) == data for name, data in files.items())
+    """Whether the directory has these files, and nothing else. Whoever changed them has not changed what we ship."""
+    wanted = dict.fromkeys(files, stat.S_IFREG)
+    for name in files:
+        wanted.update(dict.fromkeys(_parents(name), stat.S_IFDIR))
+    try:
+        return dict(_list_kinds(path)) == wanted and all(
+            _read(os.path.join(path, name)) == data for name, data in files.items()
+        )
+    except OSError:
+        return False
+
+
+def _parents(name: str) -> Iterator[str]:
+    while name := name.rpartition("/")[0]:
+        yield name
+
+
+def _list_kinds(path: str) -> Iterator[tuple[str, int]]:
+    for here, folders, names in os.walk(path):
+        for place in (os.path.join(here, name) for name in (*folders, *names)):
+            yield os.path.relpath(place, path).replace(os.sep, "/"), stat.S_IFMT(os.lstat(place).st_mode)
 
 
 def _read(path: str) -> bytes:
@@ -96,30 +132,36 @@ def _read(path: str) -> bytes:
 
 
 def _write(path: str, files: Mapping[str, bytes]) -> None:
-    fresh = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.new"
+    fresh, old = f"{path}.new", f"{path}.old"
+    for left in (fresh, old):  # by somebody who was killed
+        _remove(left)
     try:
         for name, data in files.items():
             place = os.path.join(fresh, *name.split("/"))
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with open(place, "wb") as file:
                 file.write(data)
-        _set_modes(fresh)
-        shutil.rmtree(path, ignore_errors=True)
-        try:
-            os.rename(fresh, path)
-        except OSError as error:
-            # Somebody else has put the same there meanwhile.
-            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY) or not _holds(path, files):
-                raise
+        if os.path.lexists(path):
+            os.rename(path, old)
+        os.rename(fresh, path)
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(fresh)
+        for left in (fresh, old):
+            _remove(left)
+
+
+def _remove(path: str) -> None:
+    """Whatever it is."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    elif os.path.lexists(path):
+        os.unlink(path)
 
 
 def _set_modes(folder: str) -> None:
     """Those of a checkout, whatever the umask: modes are part of the image. The folder itself is nobody else's."""
     for here, folders, names in os.walk(folder):
-        for name in folders:
-            os.chmod(os.path.join(here, name), 0o755)  # noqa: S103 - for inside the image
-        for name in names:
-            os.chmod(os.path.join(here, name), 0o644)
+        for name in (*folders, *names):
+            place = os.path.join(here, name)
+            mode = 0o755 if name in folders else 0o644
+            if stat.S_IMODE(os.stat(place).st_mode) != mode:
+                os.chmod(place, mode)

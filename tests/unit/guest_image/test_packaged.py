@@ -1,7 +1,12 @@
+"""The guest of the package becomes a directory that is ours alone, and that nobody's changes get into."""
+
 from __future__ import annotations
 
 import os
 import stat
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -53,17 +58,56 @@ def test_without_a_home_folder_it_is_unpacked_where_all_else_is(tmp_path: Path) 
     assert Path(path).parent == tmp_path / "local" / "guest"
 
 
-@pytest.mark.parametrize("change", ["changed", "added", "removed"])
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "changed": lambda path: (path / "Dockerfile").write_text("FROM elsewhere\n"),
+    "added": lambda path: (path / "more").touch(),
+    "removed": lambda path: (path / "Dockerfile").unlink(),
+    "an empty folder": lambda path: (path / "more").mkdir(),
+    "a link to a folder": lambda path: (path / "more").symlink_to("/etc"),
+    "a link to the same": lambda path: (
+        (path / "Dockerfile").rename(path.parent / "kept") and (path / "Dockerfile").symlink_to("../kept")
+    ),
+    "a pipe": lambda path: (path / "Dockerfile").unlink() or os.mkfifo(path / "Dockerfile"),
+    "modes": lambda path: [place.chmod(0o777) for place in path.rglob("*")],
+    "a file in its place": lambda path: path.rename(path.parent / "kept") and path.touch(),
+    "half of it, left by somebody killed": lambda path: path.rename(f"{path}.new") / "Dockerfile",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_what_was_changed_there_is_not_used(environ: dict[str, str], change: str) -> None:
     path = Path(packaged.unpack(FILES, environ=environ))
-    if change == "removed":
-        (path / "Dockerfile").unlink()
-    else:
-        (path / ("Dockerfile" if change == "changed" else "more")).write_text("FROM elsewhere\n")
+    with pack(str(path)) as package:
+        digest = package.digest
+    CHANGES[change](path)
     assert packaged.unpack(FILES, environ=environ) == str(path)
-    found = {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    assert found == FILES
-    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    with pack(str(path)) as package:
+        assert package.digest == digest
+    assert {entry.name for entry in path.parent.iterdir()} - {"kept"} == {path.name, "lock"}
+
+
+def test_who_unpacks_it_at_once_takes_nothing_from_another(environ: dict[str, str]) -> None:
+    files = {**FILES, **{f"agentd/{number}.py": b"pass\n" * number for number in range(200)}}
+    begin = threading.Barrier(4)
+    for home in range(4):
+        Path(environ["HOME"], str(home)).mkdir()
+
+    def unpack(home: str) -> str:
+        begin.wait(30)
+        with pack(packaged.unpack(files, environ={"HOME": home})) as package:
+            return package.digest
+
+    with ThreadPoolExecutor(4) as pool:
+        digests = [pool.submit(unpack, f"{environ['HOME']}/{count // 4}") for count in range(16)]
+        assert len({digest.result() for digest in digests}) == 1
+
+
+def test_the_home_folders_part_may_be_a_link_to_another_place(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o755)
+    (tmp_path / ".agent_sandbox").symlink_to("elsewhere")
+    path = Path(packaged.unpack(FILES, environ=environ))
+    assert (tmp_path / "elsewhere" / "guest" / path.name / "Dockerfile").is_file()
+    assert stat.S_IMODE((tmp_path / "elsewhere").stat().st_mode) == 0o755
 
 
 def test_a_place_that_cannot_be_written_to_is_told_with_a_remedy(environ: dict[str, str], tmp_path: Path) -> None:
