@@ -68,7 +68,9 @@ _CLASSES: dict[str, type[errors.AgentError | errors.EndpointError]] = {
 
 _HINTS: dict[type[errors.VmnestError], str] = {
     errors.ArgumentTooLongError: "Send large input as a file (files.write), and name the file in the arguments.",
-    errors.CommandNotFoundError: "The sandbox's own PATH counts; shell syntax needs --shell (Python: shell).",
+    errors.CommandNotFoundError: (
+        "The sandbox's own PATH counts; shell syntax needs --shell (Python: shell, MCP: sandbox_shell)."
+    ),
     errors.EndpointThrottledError: "Try again in a moment, with fewer commands at a time.",
     errors.EndpointUnavailableError: "It can be used again once it is resumed.",
     errors.NoInputError: "Start it with -i (Python: stdin=True), so that it has one.",

@@ -73,7 +73,7 @@ def plan(specs: Iterable[str | int], *, local_port: int | None = None, hook_port
     named = list(specs)
     routes = [route for spec in named for route in parse_route(spec)]
     if not routes:
-        raise errors.UsageError("no port to forward", hint="Name the port in the sandbox: -r 8000")
+        raise errors.UsageError("no port to forward", hint="Name the port in the sandbox, such as 8000.")
     if local_port is not None:
         double = next((str(spec) for spec in named if ":" in str(spec)), None)
         if double is not None:

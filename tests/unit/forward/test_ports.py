@@ -110,8 +110,9 @@ class TestPlan:
             plan("8000:3000", local_port=4000)
 
     def test_nothing_to_forward_is_refused(self):
-        with pytest.raises(errors.UsageError, match="no port"):
+        with pytest.raises(errors.UsageError, match="no port") as caught:
             plan()
+        assert caught.value.hint == "Name the port in the sandbox, such as 8000."  # Python and MCP know no options
 
     @pytest.mark.parametrize("spec", [HOOK_PORT, "9000", "09000", "9000:3000", "8990-9010", "9000-9000:1-1"])
     def test_the_hook_port_is_refused_inside_ranges_too(self, spec):

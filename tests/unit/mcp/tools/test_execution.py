@@ -42,7 +42,9 @@ def test_a_line_is_run_by_the_shell_that_is_told(box: Tools) -> None:
 
 
 def test_what_cannot_be_run_says_why(box: Tools) -> None:
-    assert box.error("sandbox_exec", name="web", command="no-such-program")["code"] == "command_not_found"
+    missing = box.error("sandbox_exec", name="web", command="no-such-program")
+    assert missing["code"] == "command_not_found"
+    assert "sandbox_shell" in str(missing["hint"])
     assert box.error("sandbox_exec", name="web", command="true", cwd="/nowhere")["code"] == "cwd_not_found"
     assert box.error("sandbox_exec", name="nobody", command="true")["code"] == "sandbox_not_found"
     assert box.error("sandbox_exec", name="web", command="")["code"] == "usage"
