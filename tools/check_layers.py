@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails on every import that the table below does not allow. ``python tools/check_layers.py [ROOT]``
+"""Fails on every import that the table below does not allow: ``python tools/check_layers.py [ROOT]``.
 
 Rules, on the syntax tree alone (nothing is imported), function-level imports included:
 

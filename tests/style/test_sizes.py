@@ -1,4 +1,4 @@
-"""Limits that keep the code readable. Where one is met, split by concept."""
+"""Limits that keep the code readable (where one is met, split by concept), and what a module opens with."""
 
 from __future__ import annotations
 
@@ -64,3 +64,10 @@ def test_only_the_command_line_prints(path: Path) -> None:
 @pytest.mark.parametrize("path", sources("vmnest", "guest", "tools", "tests"), ids=by_name)
 def test_open_ends_are_issues_not_comments(path: Path) -> None:
     assert OPEN_ENDS.findall(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("path", sources("vmnest", "guest", "tools", "tests"), ids=by_name)
+def test_a_module_opens_with_what_it_is_for(path: Path) -> None:
+    opening = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    assert opening.splitlines()[:1], "the module has no docstring"
+    assert opening.split("\n\n")[0].rstrip().endswith((".", ":", "?")), "its first sentence has no end"

@@ -1,3 +1,5 @@
+"""Only a clear yes at a terminal removes anything; where nobody can be asked, the option is named that says yes."""
+
 from __future__ import annotations
 
 import os

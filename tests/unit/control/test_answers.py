@@ -1,3 +1,5 @@
+"""An answer whose members are missing or of other types is an error of ours, never a TypeError further on."""
+
 import pytest
 
 from vmnest import errors

@@ -1,3 +1,5 @@
+"""A build is waited for through faults of the service, and its failure says why and what helps."""
+
 import pytest
 
 from tests.support.control import IMAGE_ARN, Controlled, Controls

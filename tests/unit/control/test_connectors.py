@@ -1,3 +1,5 @@
+"""Connectors are sent whole and waited for until they settle; why one failed is told in the service's words."""
+
 import json
 from collections.abc import Callable, Iterator
 

@@ -1,3 +1,5 @@
+"""All that a version can be made of is what botocore's model accepts, and no variable's value is ever shown."""
+
 from vmnest.aws import shapes
 from vmnest.control.image_specs import Hooks, ImageSpec
 

@@ -1,3 +1,5 @@
+"""Images are found by ARN or by their whole name, on whichever page of a list they are."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""Wishes that only the local cloud understands are one header of ASCII, and none if there are none."""
+
 import json
 
 from vmnest.control import local_options

@@ -1,3 +1,5 @@
+"""Events that come late, twice or without an id are told once each, in a memory that does not grow."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,3 +1,5 @@
+"""A log is found under the names that were measured, under those documented, or by the id in any other."""
+
 from __future__ import annotations
 
 from datetime import datetime, timezone

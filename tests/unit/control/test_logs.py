@@ -1,3 +1,5 @@
+"""A build's log has all that is the build's, and nothing that sandboxes of the image have printed."""
+
 import json
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta, timezone

@@ -1,3 +1,5 @@
+"""Logs of several streams are one, in the order of time, whether all is read, the tail, or what comes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

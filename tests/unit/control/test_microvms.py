@@ -1,3 +1,5 @@
+"""What is sent to run, list and end MicroVMs, and which refusals are the image's and which a connector's."""
+
 import json
 from datetime import datetime, timezone
 

@@ -1,3 +1,5 @@
+"""Waits outlast a fault that passes, for a minute and within the deadline; a refusal ends them at once."""
+
 from collections.abc import Callable
 
 import pytest

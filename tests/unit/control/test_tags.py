@@ -1,3 +1,5 @@
+"""Tags are set whole and removed by their keys, and what does not exist is an error and not without tags."""
+
 import json
 
 import pytest

@@ -1,3 +1,5 @@
+"""Tokens are for the ports that were asked for, are printed nowhere, and headers that break a request are refused."""
+
 import json
 
 import pytest

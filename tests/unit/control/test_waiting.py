@@ -1,3 +1,5 @@
+"""A wait ends at the goal, at an end that nobody wanted, or at the deadline with what was seen last."""
+
 import pytest
 
 from tests.support.control import Controlled, Controls, vm

@@ -1,3 +1,5 @@
+"""What the service would refuse is refused before an upload; what is merely suspicious is told, and passes."""
+
 import io
 
 import pytest

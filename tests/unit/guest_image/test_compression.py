@@ -1,3 +1,5 @@
+"""Pieces that threads have compressed apart are one stream to anybody's inflate, with ISA-L and without."""
+
 import random
 import zlib
 

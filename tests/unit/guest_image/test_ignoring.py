@@ -1,3 +1,5 @@
+"""The last pattern that matches decides, what a build needs is never excluded, and no text breaks the reader."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

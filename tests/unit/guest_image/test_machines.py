@@ -1,3 +1,5 @@
+"""Programs and wheels for the other processor are told by their first bytes or their names; scripts are for any."""
+
 import struct
 
 import pytest

@@ -1,3 +1,5 @@
+"""Equal content makes equal bytes, whatever the threads and times; Python's zipfile unpacks them."""
+
 import os
 import random
 import stat

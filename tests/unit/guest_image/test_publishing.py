@@ -1,3 +1,5 @@
+"""Whatever others do meanwhile to bucket and image, one upload of a content makes one version of it."""
+
 import io
 import json
 from collections.abc import Callable, Iterator

@@ -1,3 +1,5 @@
+"""Any machine packs the same entries in the same order; what is left out, or leads outside, is told."""
+
 import os
 import socket
 import stat

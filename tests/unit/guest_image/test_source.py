@@ -1,3 +1,5 @@
+"""An image is made of the folder that was named, else ./guest, else the packaged guest, and never of a guess."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""Python's zipfile reads what is written here: names, modes, pieces, and sizes beyond the old format."""
+
 import io
 import stat
 import zipfile

@@ -1,3 +1,5 @@
+"""Policies give what is needed and no more, and equal ones are known for it however IAM writes them."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""A record says nothing of another resource that happens to be in the same slot."""
+
 from __future__ import annotations
 
 from vmnest.infra.facts import Artifact, Facts, Inputs

@@ -1,3 +1,5 @@
+"""Whatever a project and a stack are called, AWS takes the names that are made of it."""
+
 from __future__ import annotations
 
 import re

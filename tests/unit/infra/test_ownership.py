@@ -1,3 +1,5 @@
+"""Its tags say whose a resource is, above any record; without tags it is ours only where a record says so."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The network that is found is the one that was named, or the default one; a misnamed part of it is an error."""
+
 from __future__ import annotations
 
 from dataclasses import replace

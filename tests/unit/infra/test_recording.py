@@ -1,3 +1,5 @@
+"""What is replaced stays recorded until it is removed, and outputs tell only of what is there."""
+
 from __future__ import annotations
 
 from vmnest.infra import ownership, recording

@@ -1,3 +1,5 @@
+"""What is gone is forgotten and what has changed is recorded, but nothing that merely cannot be seen."""
+
 from __future__ import annotations
 
 import pytest

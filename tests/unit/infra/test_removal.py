@@ -1,3 +1,5 @@
+"""What holds others goes first, and what cannot be removed keeps no more than what it needs."""
+
 from __future__ import annotations
 
 import pytest

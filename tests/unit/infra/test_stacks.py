@@ -1,3 +1,5 @@
+"""Stacks from nothing to nothing: each up does what its preview says, and a second one finds nothing to do."""
+
 from __future__ import annotations
 
 import threading

@@ -1,3 +1,5 @@
+"""A step that only reuses changes nothing, and an event without its step is the same event."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Keys of another account, or another region, are refused before they make a stack look empty."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""What one step has made is there for the next."""
+
 from __future__ import annotations
 
 import io

@@ -1,4 +1,4 @@
-"""What a VM wrote, kept as a layer of an image. (See ``mounts`` for how both are laid out.)"""
+"""What a VM wrote, kept as a layer of an image. See ``mounts`` for how both are laid out."""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""No service is asked before it is wanted, and ARNs are those of the region's part of AWS."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Answers that are no list of objects are empty ones, and a member that has to be there is named."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Before something is made again it is looked for, so that a lost answer makes nothing twice."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

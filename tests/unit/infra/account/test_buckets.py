@@ -1,3 +1,5 @@
+"""A bucket is told from somebody else's, and goes with its objects, versions and unfinished uploads."""
+
 from __future__ import annotations
 
 import io

@@ -1,3 +1,5 @@
+"""A security group whose interfaces linger is deleted once they are gone, or given up with a word."""
+
 from __future__ import annotations
 
 from typing import Any

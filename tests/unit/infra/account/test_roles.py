@@ -1,3 +1,5 @@
+"""A role goes with all that hangs on it; one that others made comes back with the tags that tell so."""
+
 from __future__ import annotations
 
 import json

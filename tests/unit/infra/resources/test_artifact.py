@@ -1,3 +1,5 @@
+"""A guest is sent once for each content, and what others have put into a bucket stays there."""
+
 from __future__ import annotations
 
 from dataclasses import replace

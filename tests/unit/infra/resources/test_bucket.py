@@ -1,3 +1,5 @@
+"""The bucket is made private and stays so; one that is not ours is not touched."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Zones without MicroVMs are left out with a note, and changes of the network reach the connector."""
+
 from __future__ import annotations
 
 from dataclasses import replace

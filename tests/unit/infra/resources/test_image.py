@@ -1,3 +1,5 @@
+"""There is a new version for each change of what it is made of, for nothing else, and after builds of others."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""What the service fills in is no difference; each true one is named, and no variable's value shown."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""The role that makes network interfaces may do nothing else."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Rights that were changed by hand are put right; roles that are others', or have become so, are left alone."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""The group is in the right VPC, and another VPC gets another group, with the old one removed."""
+
 from __future__ import annotations
 
 from dataclasses import replace

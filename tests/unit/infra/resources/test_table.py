@@ -1,3 +1,5 @@
+"""Every kind of resource has its place in the order of making, and is recorded before it is made."""
+
 from __future__ import annotations
 
 from tests.support.infra import Bench
