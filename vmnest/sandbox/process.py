@@ -7,6 +7,7 @@ import functools
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -91,7 +92,8 @@ class Process:
         self._pauses = backoff(first=FIRST_PAUSE_SECONDS, last=LAST_PAUSE_SECONDS)  # between two polls
         self._has_input = info.stdin != wire.STDIN_NONE
         self.state_watch: Watch | None = None
-        self._follower.recovery.on_pause = self._on_pause
+        told = weakref.WeakMethod(self._on_pause)  # a ring of references would keep the connection open
+        self._follower.recovery.on_pause = lambda state: None if (tell := told()) is None else tell(state)
 
     def __repr__(self) -> str:
         how = "running" if self.exit_code is None else f"exit code {self.exit_code}"
@@ -306,12 +308,7 @@ class Process:
     def detach(self) -> None:
         """Leave it running when this object, or its ``with`` block, is left. Reading and all else still work."""
         self._is_detached = True
-        # Whoever reads in another thread reads on.
-        if self._reading.acquire(blocking=False):
-            try:
-                self._follower.stop()
-            finally:
-                self._reading.release()
+        self._rest()
 
     def __enter__(self) -> Process:
         self._entered_by = os.getpid()
@@ -323,6 +320,7 @@ class Process:
         if self._entered_by != os.getpid():
             return  # a forked child leaves the block of its parent, who goes on in it
         if self._is_detached or self._end is not None:
+            self._rest()
             return
         try:
             deadline = Deadline(KILL_SECONDS, clock=self._agent.clock)
@@ -390,6 +388,14 @@ class Process:
             yield
         finally:
             self._reading.release()
+
+    def _rest(self) -> None:
+        """End the answer that is under way. Whoever reads in another thread reads on."""
+        if self._reading.acquire(blocking=False):
+            try:
+                self._follower.stop()
+            finally:
+                self._reading.release()
 
     def _receive(self, deadline: Deadline) -> outputs.Chunk | None:
         chunk = self._follower.next(deadline)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from guest.agentd import wire
+from tests.support import descriptors
 from tests.support.agent import Agent
 from tests.support.agent_client import States
 from tests.support.clock import FakeClock
@@ -51,6 +53,11 @@ def spawn(client: AgentClient) -> Iterator[Any]:
 
 def script(text: str) -> list[str]:
     return ["-c", text]
+
+
+def sockets() -> set[str]:
+    """What this process has open of them."""
+    return {target for target in descriptors.targets(os.getpid()) if target.startswith("socket:")}
 
 
 def scripted(peer: ProcessPeer, client: AgentClient, *, offset: int = 0) -> Process:
@@ -355,6 +362,29 @@ def test_a_block_leaves_what_was_detached_or_has_ended(spawn: Any, client: Agent
     with spawn("true") as ended:
         ended.wait()
     assert processes.fetch(client, ended.id).exit_code == 0
+
+
+def test_a_block_that_leaves_it_running_reads_no_more(spawn: Any) -> None:
+    with spawn("sh", script("echo a; sleep 60")) as detached:
+        detached.detach()
+        assert next(detached.chunks()).data == b"a\n"
+        reading = sockets()
+    assert sockets() < reading
+
+
+def test_what_nobody_refers_to_any_more_reads_no_more(spawn: Any, client: AgentClient) -> None:
+    info = spawn("sh", script("echo a; sleep 60"))
+    process = Process(processes.fetch(client, info.id), agent=client, awake=lambda deadline: client)
+    gc.disable()  # it may take its time
+    try:
+        chunks = process.chunks()
+        assert next(chunks).data == b"a\n"
+        reading = sockets()
+        with pytest.warns(ResourceWarning, match="unclosed"):  # as of a file that nobody closed
+            del process, chunks
+        assert sockets() < reading
+    finally:
+        gc.enable()
 
 
 def test_an_error_in_a_block_is_not_replaced_by_that_of_the_kill(connect_agent: Any) -> None:
