@@ -92,9 +92,14 @@ _NOT_READY: tuple[tuple[str, str], ...] = (
 
 _SCOPE_TEXT = re.compile(r"credential should be scoped to a valid region", re.IGNORECASE)
 
+_HOME = "us-east-1"  # every account has the service there, if it has it at all
 _UNSUPPORTED_HINT = (
-    "A refusal without a reason means most often that region {region} does not offer the service: try us-east-1, "
+    f"A refusal without a reason means most often that region {{region}} does not offer the service: try {_HOME}, "
     "or the region of the image's ARN."
+)
+_REFUSED_AT_HOME_HINT = (
+    "The region {region} offers the service: a refusal without a reason means there that this account may not use it, "
+    "or that a policy of its organization forbids it."
 )
 _HINTS: dict[type[errors.ServiceError], str] = {
     errors.AccessDeniedError: "Allow the named action (prefix {prefix}:) to this identity; "
@@ -195,7 +200,8 @@ def _hint(kind: type[errors.ServiceError], refusal: Refusal) -> str | None:
     if kind is errors.RoleNotReadyError:
         return next(hint for pattern, hint in _NOT_READY if re.search(pattern, refusal.message or ""))
     if kind is errors.AccessDeniedError and not refusal.message and refusal.service in _REGIONAL:
-        return _UNSUPPORTED_HINT.format(region=refusal.region)
+        hint = _REFUSED_AT_HOME_HINT if refusal.region == _HOME else _UNSUPPORTED_HINT
+        return hint.format(region=refusal.region)
     if issubclass(kind, errors.SignatureRefusedError):
         return _signature_hint(kind, refusal)
     if 300 <= refusal.status < 400:

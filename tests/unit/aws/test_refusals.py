@@ -49,6 +49,17 @@ def test_the_type_decides_and_then_the_status(kind, status, expected):
 
 
 @pytest.mark.parametrize(
+    ("region", "hint"),
+    [("xx-1", "xx-1 does not offer the service: try us-east-1"), ("us-east-1", "this account may not")],
+)
+def test_nobody_is_sent_to_the_region_that_has_just_refused(region, hint):
+    error = refusals.to_error(refusal(status=403, message=None, region=region, service="lambda-microvms"))
+    assert type(error) is errors.AccessDeniedError
+    assert hint in error.hint
+    assert f"try {region}" not in error.hint
+
+
+@pytest.mark.parametrize(
     ("facts", "kind", "hint"),
     [
         ({"error_type": "UnrecognizedClientException", "status": 403}, errors.SignatureRefusedError, "does not know"),
