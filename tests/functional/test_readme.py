@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 import textwrap
+import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.support.cloud import LocalCloud
-from tests.support.paths import ROOT
+from tests.support.cloud import LocalCloud, open_cloud
+from tests.support.paths import AWS_CLI, ROOT
+from tests.support.terminals import Terminal
 from vmnest.infra import config
 
 TEXT = (ROOT / "README.rst").read_text(encoding="utf-8")
@@ -40,8 +42,8 @@ GUEST = section("Trying the guest without AWS")
 
 
 # What goes on until somebody ends it, wants a terminal, or has no meaning without AWS.
-STAYS = re.compile(r" -it | --follow |^vmnest create closed ")
-TOUR = ("exec", "shell", "attach", "cp", "fs ls", "fs write", "fs chmod", "logs", "ls", "prune")
+STAYS = re.compile(r" -it | --follow |^vmnest forward |^vmnest create closed ")
+TOUR = ("exec", "shell", "attach", "forward", "cp", "fs ls", "fs write", "fs chmod", "logs", "ls", "metrics", "prune")
 BEFORE = """
 mkdir -p project/dist project/.git secrets
 echo note > notes.txt; echo 1,2 > data.csv; gzip -c data.csv > data.gz
@@ -60,11 +62,16 @@ def blocks(kind: str, part: str) -> list[str]:
     return [re.sub(r"^ {4}", "", block, flags=re.MULTILINE) for block in found]
 
 
+def lines_of(part: str) -> list[str]:
+    """The command lines of a part, those that are continued as one."""
+    return [
+        each for block in blocks("console", part) for each in re.findall(r"^\$ (.*(?:\n  .*)*)", block, re.MULTILINE)
+    ]
+
+
 def type_lines(part: str, environ: dict[str, str], *, folder: Path) -> list[str]:
     """What is printed when the part's command lines are typed in a folder one after another, without a failure."""
-    blocks_ = blocks("console", part)
-    typed = (line.removeprefix("$ ") for block in blocks_ for line in block.splitlines() if line[:2] == "$ ")
-    lines = [line for line in typed if not STAYS.search(line)]
+    lines = [line for line in lines_of(part) if not STAYS.search(line)]
     return type_script("\n".join(lines), environ, folder=folder)
 
 
@@ -123,10 +130,47 @@ def test_the_examples_of_commands_work_one_after_another(environ: dict[str, str]
     assert "built" in seen["attach"]
     assert (tmp_path / "dist" / "wheel").exists()
     assert "note" in seen["cp"]  # what went to the printer
+    assert [line for line in seen["metrics"] if line.startswith("memory ")]
     assert [line for line in seen["logs"] if "agentd: process" in line]
     assert [line for line in seen["ls"] if line.split()[::2] == ["other", "ended"]]
     assert type_lines(NETWORKING, environ, folder=tmp_path) == ["open"]
+    use_what_stays(environ, folder=tmp_path)
     type_script("vmnest rm demo open", environ, folder=tmp_path)
+
+
+def use_what_stays(environ: dict[str, str], *, folder: Path) -> None:
+    """Type at a terminal what goes on until somebody ends it, and end it."""
+    (interpret,) = (line for line in lines_of(section("vmnest exec")) if " -it " in line)
+    with typed(interpret, environ, folder=folder) as terminal:
+        terminal.read_until(b">>> ")
+        terminal.type(b"print(6 * 7)\r")
+        terminal.read_until(b"\n42")
+        terminal.type(b"\x04")
+        assert terminal.wait() == 0
+    (follow,) = (line for line in lines_of(section("vmnest logs")) if "--follow" in line)
+    with typed(follow, environ, folder=folder) as terminal:
+        terminal.read_until(b"agentd: process")
+        terminal.type(b"\x03")
+        assert terminal.wait() == 130
+    for line in (line for line in lines_of(section("vmnest forward")) if line.startswith("vmnest forward ")):
+        with typed(with_free_ports(line), environ, folder=folder) as terminal:
+            first = terminal.read_until(b" -> demo:8000").rpartition(b"http://localhost:")[2]
+            with urllib.request.urlopen(f"http://127.0.0.1:{int(first.split()[0])}/", timeout=30) as page:
+                assert b"Directory listing" in page.read()
+            terminal.type(b"\x03")
+            assert terminal.wait() == 0
+
+
+def with_free_ports(line: str) -> str:
+    """A ``forward`` to ports that are free on this machine, where the manual's may not be."""
+    without = re.sub(r" -l \d+", "", line)
+    return re.sub(r"(-r [\d-]+)(:\d+)?", r"\1:0", without)
+
+
+def typed(line: str, environ: dict[str, str], *, folder: Path) -> Terminal:
+    """A line at a terminal, whose shell knows ``vmnest``."""
+    words = ["sh", "-c", line.replace("vmnest", f"exec {sys.executable} -m vmnest", 1)]
+    return Terminal(words, env={**environ, "TERM": "xterm"}, cwd=folder)
 
 
 def test_the_connector_in_its_sandbox_yaml_is_understood(tmp_path: Path) -> None:
@@ -154,6 +198,22 @@ def test_an_image_of_ones_own_is_built_as_is_said_and_used(environ: dict[str, st
     answers = type_lines(IMAGES, environ, folder=tmp_path)
     assert "python3" in answers  # of /opt/venv/bin
     assert [line for line in answers if line.split()[::2] == ["tuned", "ended"]]
+
+
+@pytest.mark.skipif(not AWS_CLI.exists(), reason="needs the AWS CLI that tools/test installs")
+def test_the_aws_cli_works_with_the_local_cloud_as_is_said(environ: dict[str, str], tmp_path: Path) -> None:
+    lines = [
+        f'aws() {{ {AWS_CLI} "$@"; }}; export AWS_CONFIG_FILE=none AWS_SHARED_CREDENTIALS_FILE=none',
+        f"vmnest image init made; (cd made; {sys.executable} -m zipfile -c ../code.zip Dockerfile agentd)",
+        *lines_of(section("With other programs")),
+    ]
+    script = "\n".join(lines).replace(" ID ", ' "$(vmnest --local ls --all -q)" ')
+    with open_cloud() as cloud:
+        answers = type_script(script, {**environ, "AGENT_SANDBOX_LOCAL_DIR": cloud.folder}, folder=tmp_path)
+    assert "make_bucket: my-bucket" in answers
+    assert [line for line in answers if "agentd: hook run: 200" in line]  # of the log
+    assert [line for line in answers if '"state": "CREAT' in line]  # of the image
+    assert [line for line in answers if '{"exit_code":0,' in line]  # by curl
 
 
 def test_the_guest_can_be_tried_without_aws(environ: dict[str, str], tmp_path: Path) -> None:
