@@ -52,6 +52,8 @@ PATIENCE_SECONDS = 55.0
 LOOK_SECONDS = 1.0
 STATIC_TTL_MS = 3_600_000
 _SLOW = frozenset({"tools/call", "resources/read"})
+_FAULT = "Internal error; standard error has the details"
+_LOST = "Internal error: vmnest cannot load a part of itself; if it was replaced or removed meanwhile, start it again"
 
 
 class Server:
@@ -174,7 +176,7 @@ class Server:
             message = jsonrpc.build_error(request.id, error)
         except Exception as error:  # the last line of a call: one that fails must not end the others
             failure = error
-            message = _fault(request, "Internal error; standard error has the details")
+            message = _fault(request, _LOST if isinstance(error, ImportError) else _FAULT)
         finally:
             self._calls.remove(call)
         if not call.answer(message) and not call.is_answered:

@@ -100,6 +100,18 @@ def test_a_fault_of_ours_tells_nothing_of_the_inside(caplog):
     assert "the inside of it" in caplog.text
 
 
+def test_a_server_that_was_replaced_while_it_ran_says_so():
+    def lose(arguments, call):
+        raise ImportError("bad local file header: '/home/me/vmnest.pyz'")
+
+    conversation = Conversation(Offer(lose=lose))
+    conversation.shake_hands()
+    conversation.request(1, "tools/call", {"name": "lose"})
+    message = conversation.reply()["error"]["message"]
+    assert "start it again" in message
+    assert "/home/me" not in message
+
+
 def test_a_resource_is_read_or_there_is_none():
     conversation = Conversation(Offer())
     conversation.shake_hands()
