@@ -7,13 +7,6 @@ from collections.abc import Callable, Sequence
 from ..wire import names
 from . import faults
 
-HTTP_INGRESS = "HTTP_INGRESS"
-ALL_INGRESS = "ALL_INGRESS"
-SHELL_INGRESS = "SHELL_INGRESS"
-NO_INGRESS = "NO_INGRESS"
-INTERNET_EGRESS = "INTERNET_EGRESS"
-
-_INGRESS = frozenset({HTTP_INGRESS, ALL_INGRESS, SHELL_INGRESS, NO_INGRESS})
 _MANAGED = "aws-network-connector"
 _ACTIVE = "ACTIVE"
 
@@ -33,14 +26,14 @@ def check_ingress(arns: Sequence[str]) -> tuple[str, ...]:
     """
     kinds = [_managed_name(arn) for arn in arns]
     for arn, kind in zip(arns, kinds, strict=True):
-        if kind not in _INGRESS:
+        if kind not in names.INGRESS_CONNECTORS:
             raise faults.validation(f"Unrecognized managed network connector ARN: {arn}")
-    if ALL_INGRESS in kinds and len(kinds) > 1:
+    if names.ALL_INGRESS in kinds and len(kinds) > 1:
         raise faults.validation(
             "ALL_INGRESS cannot be combined with other ingress network connectors; "
             "use HTTP_INGRESS and/or SHELL_INGRESS instead"
         )
-    return tuple(arns) or (managed(HTTP_INGRESS),)
+    return tuple(arns) or (managed(names.HTTP_INGRESS),)
 
 
 def check_egress(arns: Sequence[str], *, state_of: StateOf = lambda arn: None) -> tuple[str, ...]:
@@ -61,19 +54,19 @@ def check_egress(arns: Sequence[str], *, state_of: StateOf = lambda arn: None) -
             continue
         if state is not None:
             raise faults.validation(f"Network connector {arn} is not active: its state is {state}")
-        if _managed_name(arn) != INTERNET_EGRESS:
+        if _managed_name(arn) != names.INTERNET_EGRESS:
             raise faults.validation(f"Unrecognized managed network connector ARN: {arn}")
-    return tuple(arns) or (managed(INTERNET_EGRESS),)
+    return tuple(arns) or (managed(names.INTERNET_EGRESS),)
 
 
 def admits_http(ingress: Sequence[str]) -> bool:
     """Whether requests through the endpoint reach the VM."""
-    return any(arn.endswith((f":{HTTP_INGRESS}", f":{ALL_INGRESS}")) for arn in ingress)
+    return any(arn.endswith((f":{names.HTTP_INGRESS}", f":{names.ALL_INGRESS}")) for arn in ingress)
 
 
 def admits_shell(ingress: Sequence[str]) -> bool:
     """Whether shell tokens can be made."""
-    return any(arn.endswith(f":{SHELL_INGRESS}") for arn in ingress)
+    return any(arn.endswith(f":{names.SHELL_INGRESS}") for arn in ingress)
 
 
 def _managed_name(arn: str) -> str:

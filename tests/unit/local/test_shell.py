@@ -22,7 +22,7 @@ from vmnest.local import connectors, shell
 from vmnest.wire import names
 
 SECONDS = 20.0
-INGRESS = (connectors.managed(connectors.HTTP_INGRESS), connectors.managed(connectors.SHELL_INGRESS))
+INGRESS = (connectors.managed(names.HTTP_INGRESS), connectors.managed(names.SHELL_INGRESS))
 
 
 @pytest.fixture

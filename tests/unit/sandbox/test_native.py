@@ -31,7 +31,7 @@ from vmnest.transport.upgrade import Channel
 from vmnest.wire import names
 
 SECONDS = 20.0
-INGRESS = (connectors.managed(connectors.HTTP_INGRESS), connectors.managed(connectors.SHELL_INGRESS))
+INGRESS = (connectors.managed(names.HTTP_INGRESS), connectors.managed(names.SHELL_INGRESS))
 NOBODY = Answer(502, headers=[("x-aws-proxy-error", "APP_CONNECT_FAILED")])
 
 
