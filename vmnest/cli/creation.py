@@ -22,11 +22,6 @@ __all__ = [
 ]
 
 
-# The service's bounds, here too: an error names the option, and help tells them without loading what knows them.
-SHORTEST_IDLE_SECONDS = 60
-DEFAULT_IDLE_SECONDS = 900
-
-
 class CreationOptions(words.Options):
     """What says which sandbox to make (also for ``run``)."""
 
@@ -88,13 +83,13 @@ def _add_what_it_is(parser: words.Parser) -> None:
 
 
 def _add_how_long_it_lives(parser: words.Parser) -> None:
-    parse_idle = values.parse_seconds_from(SHORTEST_IDLE_SECONDS, names.LONGEST_LIFE_SECONDS)
+    parse_idle = values.parse_seconds_from(names.SHORTEST_IDLE_SECONDS, names.LONGEST_LIFE_SECONDS)
     parser.option(
         "--idle",
         metavar="SECONDS",
         kind=parse_idle,
-        help=f"suspend it after so long without a request, at least {SHORTEST_IDLE_SECONDS} "
-        f"(default: {DEFAULT_IDLE_SECONDS})",
+        help=f"suspend it after so long without a request, at least {names.SHORTEST_IDLE_SECONDS} "
+        f"(default: {names.DEFAULT_IDLE_SECONDS})",
     )
     parser.option("--suspend-after", metavar="SECONDS", kind=parse_idle, help="the same as --idle")
     parser.option(

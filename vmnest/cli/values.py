@@ -6,6 +6,7 @@ import math
 import os
 
 from .. import errors, settings
+from ..wire import names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ __all__ = [
     "to_utf8",
 ]
 
-MOST_PAYLOAD_BYTES = 4096  # what the service takes
 UNLIMITED = -1
 # What Linux has: the sandbox's kernel, whatever this machine is.
 LIMITS = (
@@ -174,9 +174,9 @@ def parse_payload(text: str) -> str:
     path = text[1:]
     try:
         with open(path, "rb") as file:
-            content = file.read(MOST_PAYLOAD_BYTES + 1)
-        if len(content) > MOST_PAYLOAD_BYTES:
-            raise ValueError(f"takes up to {MOST_PAYLOAD_BYTES} bytes, and {path} has more")
+            content = file.read(names.LONGEST_PAYLOAD_BYTES + 1)
+        if len(content) > names.LONGEST_PAYLOAD_BYTES:
+            raise ValueError(f"takes up to {names.LONGEST_PAYLOAD_BYTES} bytes, and {path} has more")
         return content.decode("utf-8")
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from error

@@ -15,7 +15,6 @@ from . import answers, local_options
 
 __all__ = ["LONGEST_LIFE_SECONDS", "IdlePolicy", "MicroVM", "MicroVMSummary", "MicroVMs", "RunSpec"]
 
-DEFAULT_IDLE_SECONDS = 900
 LARGEST_PAGE = 50  # of a listing
 _AWS_IMAGES = "Check its ARN and region; to run, a version of it must be SUCCESSFUL and ACTIVE."
 _LOCAL_IMAGES = f"vmnest --local image ls lists them; the one that is always there is {names.LOCAL_IMAGE_NAME}."
@@ -28,7 +27,7 @@ class IdlePolicy(NamedTuple):
     the next request.
     """
 
-    max_idle_duration_seconds: int = DEFAULT_IDLE_SECONDS
+    max_idle_duration_seconds: int = names.DEFAULT_IDLE_SECONDS
     suspended_duration_seconds: int = LONGEST_LIFE_SECONDS
     auto_resume_enabled: bool = True
 

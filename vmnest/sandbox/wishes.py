@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Wish", "check", "check_port", "connector_arns", "with_egress"]
 
-LONGEST_PAYLOAD_BYTES = 4096
-SHORTEST_IDLE_SECONDS = 60
 TOO_MANY_CPUS = 1024
 NO_SOURCES: Mapping[str, str] = {}
 
@@ -158,7 +156,9 @@ def _check_times(wish: Wish) -> None:
         return
     if not isinstance(policy, IdlePolicy):
         raise errors.UsageError(f"idle_policy must be an IdlePolicy: {policy!r}")
-    _check_seconds(policy.max_idle_duration_seconds, name="max_idle_duration_seconds", least=SHORTEST_IDLE_SECONDS)
+    _check_seconds(
+        policy.max_idle_duration_seconds, name="max_idle_duration_seconds", least=names.SHORTEST_IDLE_SECONDS
+    )
     _check_seconds(policy.suspended_duration_seconds, name="suspended_duration_seconds", least=0)
     if not isinstance(policy.auto_resume_enabled, bool):
         raise errors.UsageError(f"auto_resume_enabled must be True or False: {policy.auto_resume_enabled!r}")
@@ -181,9 +181,9 @@ def _check_payload(payload: object) -> None:
         size = len(payload.encode("utf-8"))
     except UnicodeEncodeError as error:
         raise errors.UsageError(f"run_payload has no UTF-8: {error.reason} at {error.start}") from None
-    if size > LONGEST_PAYLOAD_BYTES:
+    if size > names.LONGEST_PAYLOAD_BYTES:
         raise errors.UsageError(
-            f"run_payload has {size} bytes as UTF-8; at most {LONGEST_PAYLOAD_BYTES} can be passed",
+            f"run_payload has {size} bytes as UTF-8; at most {names.LONGEST_PAYLOAD_BYTES} can be passed",
             hint="Pass a reference to what is larger, or write it as a file once the sandbox runs.",
         )
 

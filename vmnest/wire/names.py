@@ -49,6 +49,9 @@ STATES = (PENDING, RUNNING, SUSPENDING, SUSPENDED, TERMINATING, TERMINATED)
 SUSPENDED_STATES = (SUSPENDING, SUSPENDED)
 ENDED_STATES = (TERMINATING, TERMINATED)
 LONGEST_LIFE_SECONDS = 28_800  # a MicroVM's, suspended or not
+SHORTEST_IDLE_SECONDS = 60  # that the service takes
+DEFAULT_IDLE_SECONDS = 900  # our own
+LONGEST_PAYLOAD_BYTES = 4096  # of the run hook
 
 # x-aws-proxy-error values, and the bodies of refusals, as recorded from the live proxy.
 APP_CONNECT_FAILED = "APP_CONNECT_FAILED"

@@ -9,11 +9,7 @@ import pytest
 
 from tests.support.peers import Peer, Serve, json_answer
 from vmnest import registry
-from vmnest.cli import creation
 from vmnest.cli.main import main
-from vmnest.control import microvms
-from vmnest.sandbox import wishes
-from vmnest.wire import names
 
 ARN = "arn:aws:lambda:eu-west-1:111122223333:microvm-image:demo"
 REFUSAL = json_answer(400, {"message": "no"}, headers={"x-amzn-errortype": "ValidationException"})
@@ -134,13 +130,6 @@ def test_what_cannot_be_meant_is_refused_before_anybody_is_asked(
     assert message in captured.err
     assert "x" * 4097 not in captured.err
     assert registry.open_default().all() == []
-
-
-def test_the_bounds_are_those_of_the_service() -> None:
-    policy = microvms.IdlePolicy()
-    assert creation.SHORTEST_IDLE_SECONDS == wishes.SHORTEST_IDLE_SECONDS
-    assert policy.max_idle_duration_seconds == creation.DEFAULT_IDLE_SECONDS
-    assert policy.suspended_duration_seconds == names.LONGEST_LIFE_SECONDS
 
 
 @pytest.mark.parametrize("line", [["create", "web"], ["run", "--", "true"]], ids=" ".join)
