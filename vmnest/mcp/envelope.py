@@ -52,9 +52,10 @@ def build_success(data: Mapping[str, object]) -> dict[str, object]:
     return result
 
 
-def build_failure(error: errors.VmnestError) -> dict[str, object]:
-    """The result of a tool that could not."""
-    return _build({"ok": False, "error": error.to_wire()}, is_error=True)
+def build_failure(error: errors.VmnestError, *, hint: str | None = None) -> dict[str, object]:
+    """The result of a tool that could not; ``hint``: the error's in other words."""
+    told = error.to_wire() if hint is None else {**error.to_wire(), "hint": errors.redact(hint)}
+    return _build({"ok": False, "error": told}, is_error=True)
 
 
 def _build(envelope: Mapping[str, object], *, is_error: bool) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import errors
 from .. import envelope, schema
+from . import wording
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,11 +68,16 @@ class Tool:
             more = {_CALL: call} if self._takes_call else {}
             return envelope.build_success(self._function(**checked, **more))
         except errors.VmnestError as error:
-            return envelope.build_failure(error)
+            return self._fail(error)
         except ModuleNotFoundError as error:
             from ...ops.checks import host
 
             missing = host.missing(error)
             if missing is None:
                 raise
-            return envelope.build_failure(missing)
+            return self._fail(missing)
+
+    def _fail(self, error: errors.VmnestError) -> dict[str, object]:
+        properties = self._schema.get("properties")
+        hint = wording.reword(error.hint, properties if isinstance(properties, dict) else {})
+        return envelope.build_failure(error, hint=hint)

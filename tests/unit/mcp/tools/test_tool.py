@@ -25,7 +25,7 @@ def greet(*, name: str, times: int = 1, call: Call) -> dict[str, object]:
     """
     call.check()
     if name == "nobody":
-        raise errors.SandboxNotFoundError("there is nobody")
+        raise errors.SandboxNotFoundError("there is nobody", hint="See vmnest ls, or leave out --name.")
     if name in ("urllib3", "vmnest.nobody"):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     return {"greeting": f"hello {name} " * times}
@@ -85,6 +85,11 @@ def test_a_failure_is_a_result_that_the_model_reads():
         result = TOOL.call(arguments, CALL)
         assert result["isError"] is True
         assert result["structuredContent"]["error"]["code"] == code
+
+
+def test_a_hint_is_in_words_of_tools():
+    told = TOOL.call({"name": "nobody"}, CALL)["structuredContent"]["error"]["hint"]
+    assert told == "See vmnest ls, or leave out name. As a tool: sandbox_list."
 
 
 def test_the_model_reads_which_library_is_missing():
