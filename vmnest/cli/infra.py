@@ -115,7 +115,7 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
 def _init(options: _InitOptions) -> None:
     data = infra.init_infra(file=options.file or DEFAULT_FILE, force=options.force, region=options.region)
     output.result(data, options=options, text="")
-    output.remark(f"wrote {data['file']}; look it over, then: vmnest infra preview", options=options)
+    output.remark(f"wrote {data['file']}; look it over, then: {_command('preview', options)}", options=options)
 
 
 def _preview(options: _StackOptions) -> None:
@@ -134,7 +134,7 @@ def _preview(options: _StackOptions) -> None:
         for note in _list(plan["notes"]):
             output.remark(str(note), options=options)
     if any(plan["has_changes"] for plan in plans):
-        output.remark(f"nothing was changed; {_command('up', options)} does it", options=options)
+        output.remark(f"nothing was changed; this does it: {_command('up', options)}", options=options)
 
 
 def _up(options: _StackOptions) -> None:
@@ -240,13 +240,22 @@ def _output(options: _StackOptions) -> None:
 def _no_output(data: Mapping[str, object], options: _StackOptions) -> str:
     if not data:
         where = "on this machine" if output.is_local(options=options) else "on AWS (--local: on this machine)"
-        return f"Nothing is up {where}: {_command('up', options)} makes it."
+        return f"Nothing is up {where}. This makes it: {_command('up', options)}"
     return f"There are {', '.join(data)}."
 
 
-def _command(verb: str, options: words.Options) -> str:
-    """The command as it is to be typed for the target in use."""
-    return f"vmnest{' --local' if options.local else ''} infra {verb}"
+def _command(verb: str, options: words.Options, *, is_local: bool | None = None) -> str:
+    """The command as it is to be typed for the target in use, or the other one, and for the same files and stack."""
+    import shlex
+
+    typed = ["vmnest", *(["--local"] if (options.local if is_local is None else is_local) else []), "infra", verb]
+    if isinstance(options, _InitOptions):
+        typed += ["-f", options.file] if options.file is not None else []
+    elif isinstance(options, _StackOptions):
+        typed += [each for file in options.file or () for each in ("-f", file)]
+        typed += ["-s", options.stack] if options.stack is not None else []
+        typed += ["--rebuild"] if options.rebuild and verb == "up" else []
+    return render.to_printable(shlex.join(typed))
 
 
 def _label_of(stack: Mapping[str, object]) -> str:
@@ -260,8 +269,9 @@ def _remark_elsewhere(verb: str, labels: Sequence[str] | None, options: _StackOp
     there = {_label_of(each) for each in _stacks(infra.infra_list(local=not is_local))}
     found = sorted(there - here if labels is None else (there - here) & set(labels))
     if found:
-        place, command = ("AWS", "vmnest infra") if is_local else ("this machine", "vmnest --local infra")
-        output.remark(f"{', '.join(found)} is on {place}: {command} {verb}", options=options)
+        place = "AWS" if is_local else "this machine"
+        command = _command(verb, options, is_local=not is_local)
+        output.remark(f"{', '.join(found)} is on {place}: {command}", options=options)
 
 
 # -- texts -------------------------------------------------------------------------------------------------------------
@@ -281,8 +291,8 @@ class _Watched:
         self._board.__exit__(None, None, None)
         if kind is not None and not issubclass(kind, Exception):
             output.remark(
-                "stopped; what was done by then is recorded. The same command goes on from there; "
-                "vmnest infra destroy removes it",
+                "stopped; what was done by then is recorded. The same command goes on from there; this removes it: "
+                f"{_command('destroy', self._options)}",
                 options=self._options,
             )
 

@@ -47,6 +47,8 @@ def test_init_writes_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
         "written": True,
     }
     assert "region: eu-west-1" in (tmp_path / "other.yaml").read_text()
+    _, err = run(capfd, "init", "-f", "an other.yaml")
+    assert err.endswith("then: vmnest infra preview -f 'an other.yaml'\n")
 
 
 def test_a_preview_is_a_line_for_each_resource(stack: MemoryAccount, capfd: pytest.CaptureFixture[str]) -> None:
@@ -56,8 +58,10 @@ def test_a_preview_is_a_line_for_each_resource(stack: MemoryAccount, capfd: pyte
     assert [line.split()[:3] for line in lines] == [
         ["+", "create", name] for name in ("role", "bucket", "guest_object", "image")
     ]
-    assert err == "vmnest: nothing was changed; vmnest infra up does it\n"
+    assert err == "vmnest: nothing was changed; this does it: vmnest infra up\n"
     assert [step["action"] for step in data(capfd, "preview")["stacks"][0]["steps"]] == ["create"] * 4
+    _, err = run(capfd, "preview", "-f", "sandbox.yaml", "-s", "prod")
+    assert err == "vmnest: nothing was changed; this does it: vmnest infra up -f sandbox.yaml -s prod\n"
 
 
 def test_a_preview_shows_the_fields_that_differ(
@@ -152,7 +156,7 @@ def test_what_was_there_before_is_left(stack: MemoryAccount, tmp_path: Path, cap
 
 NOTHING_UP = (
     "vmnest: there is no output image_arn\n"
-    "  Nothing is up on AWS (--local: on this machine): vmnest infra up makes it.\n"
+    "  Nothing is up on AWS (--local: on this machine). This makes it: vmnest infra up\n"
 )
 
 
@@ -164,7 +168,7 @@ def test_outputs_are_bare_values_or_json(
     out, err = run(capfd, "output", "image_arn", status=3)
     assert (out, err) == ("", NOTHING_UP)
     here = run(capfd, "--local", "output", "image_arn", status=3)[1]
-    assert here.endswith("  Nothing is up on this machine: vmnest --local infra up makes it.\n")
+    assert here.endswith("  Nothing is up on this machine. This makes it: vmnest --local infra up\n")
     long = "arn:" + "x" * 300
     outputs: dict[str, str | list[str]] = {"image_arn": long, "subnet_ids": ["subnet-1", "subnet-2"]}
     Store(str(tmp_path / "infra-state.json")).save(StackState("demo", "dev", region="eu-west-1", outputs=outputs))
