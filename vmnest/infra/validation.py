@@ -7,8 +7,19 @@ import re
 from collections.abc import Mapping
 
 from .. import errors
+from ..wire import names
 from .sections import Node, Origin, Section
-from .spec import DEFAULT_GUEST_DIR, BucketConfig, EgressConfig, ImageConfig, RoleConfig, Stack
+from .spec import (
+    DEFAULT_GUEST_DIR,
+    LONGEST_ROLE_NAME,
+    MOST_SUBNETS,
+    OPERATOR_SUFFIX,
+    BucketConfig,
+    EgressConfig,
+    ImageConfig,
+    RoleConfig,
+    Stack,
+)
 
 __all__ = ["KEYS", "build_stack", "check_stack_name"]
 
@@ -26,18 +37,15 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 
 MOST_POLICIES = 10  # that IAM attaches to a role, unless the account has another quota
-MOST_SUBNETS = 16
 MOST_TAGS = 45  # of 50, some of which are ours
 LONGEST_TAG_KEY, LONGEST_TAG_VALUE = 128, 256
-LONGEST_ROLE_NAME = 64
-OPERATOR_SUFFIX = "-operator"
 OUR_TAG_PREFIX = "vmnest:"
 
 _ARN = r"arn:aws[a-z-]*"
 _LABEL = re.compile(r"\w(?:[\w .+=@-]{0,126}[\w.+=@-])?")
 _REGION = re.compile(r"[a-z]{2,}(?:-[a-z0-9]+)+")
-_IMAGE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_IMAGE_ARN = re.compile(_ARN + r":lambda:[a-z0-9-]+:(?:aws|[0-9]{12}):microvm-image:[a-zA-Z0-9_-]{1,64}")
+_IMAGE_NAME = re.compile(names.IMAGE_NAME)
+_IMAGE_ARN = re.compile(_ARN + r":lambda:[a-z0-9-]+:(?:aws|[0-9]{12}):microvm-image:" + names.IMAGE_NAME)
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _ROLE_ARN = re.compile(_ARN + r":iam::[0-9]{12}:role/[\w+=,.@/-]{1,1024}", re.ASCII)
 _ROLE_NAME = re.compile(r"[\w+=,.@-]{1,64}", re.ASCII)
@@ -238,5 +246,5 @@ def _image_problem(*, memory_mib: int | None = None, environment: Mapping[str, s
     try:
         guest_image.check_settings(memory_mib=memory_mib, environment=environment or {})
     except errors.GuestImageError as error:
-        return f"cannot be: {error.message}" + (f" ({error.hint.rstrip('.')})" if error.hint else "")
+        return f"is refused: {error.message}" + (f" ({error.hint.rstrip('.')})" if error.hint else "")
     return None

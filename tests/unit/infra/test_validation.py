@@ -107,11 +107,11 @@ def test_a_wrong_value_is_told_with_line_key_and_what_is_expected(tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image:\n  environment: {A=hunter2: }\n", "2: image.environment.A=... cannot be: .*named 'A=...'"),
-        ("image:\n  memory: 3000\n", "2: image.memory cannot be: .*3000 MiB.*512, 1024, 2048, 4096, 8192"),
-        ("image:\n  environment:\n    A B: x\n", "3: image.environment.A B cannot be: "),
-        ("image:\n  environment:\n    AWS_REGION: x\n", "3: image.environment.AWS_REGION cannot be: .*by the service"),
-        (f"image:\n  environment:\n    A: {'x' * 4097}\n", "3: image.environment.A cannot be: .* 4097 characters"),
+        ("image:\n  environment: {A=hunter2: }\n", "2: image.environment.A=... is refused: .*named 'A=...'"),
+        ("image:\n  memory: 3000\n", "2: image.memory is refused: .*3000 MiB.*512, 1024, 2048, 4096, 8192"),
+        ("image:\n  environment:\n    A B: x\n", "3: image.environment.A B is refused: "),
+        ("image:\n  environment:\n    AWS_REGION: x\n", "3: image.environment.AWS_REGION is refused: .*by the service"),
+        (f"image:\n  environment:\n    A: {'x' * 4097}\n", "3: image.environment.A is refused: .* 4097 characters"),
         ('image:\n  environment:\n    A: "\\0"\n', "3: image.environment.A has a NUL in it"),
     ],
 )
