@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from .. import errors
 from .._guest.agentd import wire
 from ..deadline import NEVER, Deadline
+from .workdir import Workdir
 
 if TYPE_CHECKING:
     from ..agent.client import AgentClient
@@ -26,7 +27,7 @@ CALL_SECONDS = 120.0  # for what moves none
 
 
 class Files:
-    """The files of a sandbox. Relative paths begin at the agent's working directory.
+    """The files of a sandbox. Relative paths begin at its working directory: ``AGENT_SANDBOX_WORKDIR``, or the agent's.
 
     Memory stays flat, whatever the size of a file or of a directory; only ``read``, ``read_text`` and ``list`` hold
     their result. A file is replaced as a whole or not at all. After a cut, reading goes on where it was, and a write is
@@ -37,12 +38,16 @@ class Files:
     ``find``, ``dd``, ``cp`` and their like. UnsupportedError names what is missing.
 
     Safe for threads. It holds nothing open.
+
+    Attributes:
+        workdir: Where relative paths begin.
     """
 
     # Most programs that use a sandbox move no files: what that takes is loaded when it is needed.
 
-    def __init__(self, agent: Callable[[Deadline], AgentClient]) -> None:
+    def __init__(self, agent: Callable[[Deadline], AgentClient], *, environ: Mapping[str, str] | None = None) -> None:
         self._agent = agent
+        self.workdir = Workdir(environ, make=self._make_directory)
 
     # -- content -------------------------------------------------------------------------------------------------------
 
@@ -122,7 +127,8 @@ class Files:
 
         deadline = Deadline(timeout)
         source = sources.from_data(data)
-        return self._for(wire.FEATURE_FILES, deadline).write(path, source, mode=mode, deadline=deadline)
+        remote = self._for(wire.FEATURE_FILES, deadline)
+        return remote.write(self._at(path, deadline), source, mode=mode, deadline=deadline)
 
     def open_read(self, path: str, *, offset: int = 0) -> BinaryIO:
         """The file as a binary stream that is fetched while it is read. A context manager: close it.
@@ -155,12 +161,13 @@ class Files:
         """
         deadline = Deadline(timeout)
         remote = self._for(wire.FEATURE_FS, deadline)
-        return remote.list(path, depth=_check_depth(depth), deadline=deadline)
+        return remote.list(self._at(path, deadline), depth=_check_depth(depth), deadline=deadline)
 
     def scan(self, path: str = ".", *, depth: int = 1, timeout: float | None = None) -> Iterator[Entry]:
         """The same as ``list``, one entry after the other as they arrive; a cut ends it."""
         deadline = Deadline(timeout)
-        return self._for(wire.FEATURE_FS, deadline).scan(path, depth=_check_depth(depth), deadline=deadline)
+        remote = self._for(wire.FEATURE_FS, deadline)
+        return remote.scan(self._at(path, deadline), depth=_check_depth(depth), deadline=deadline)
 
     def stat(
         self, path: str, *, follow: bool = True, sha256: bool = False, timeout: float | None = CALL_SECONDS
@@ -178,12 +185,12 @@ class Files:
         """
         deadline = Deadline(timeout)
         remote = self._for(wire.FEATURE_FS, deadline)
-        return remote.stat(path, follow=follow, sha256=sha256, deadline=deadline)
+        return remote.stat(self._at(path, deadline), follow=follow, sha256=sha256, deadline=deadline)
 
     def exists(self, path: str, *, timeout: float | None = CALL_SECONDS) -> bool:
         """Whether there is anything of that name; a symbolic link counts by itself, wherever it leads."""
         deadline = Deadline(timeout)
-        return self._for(wire.FEATURE_FS, deadline).exists(path, deadline=deadline)
+        return self._for(wire.FEATURE_FS, deadline).exists(self._at(path, deadline), deadline=deadline)
 
     def mkdir(
         self,
@@ -209,7 +216,7 @@ class Files:
         """
         deadline = Deadline(timeout)
         remote = self._for(wire.FEATURE_FS, deadline)
-        remote.mkdir(path, parents=parents, exist_ok=exist_ok, mode=mode, deadline=deadline)
+        remote.mkdir(self._at(path, deadline), parents=parents, exist_ok=exist_ok, mode=mode, deadline=deadline)
 
     def remove(
         self,
@@ -233,7 +240,7 @@ class Files:
         """
         deadline = Deadline(timeout)
         remote = self._for(wire.FEATURE_FS, deadline)
-        remote.remove(path, recursive=recursive, missing_ok=missing_ok, deadline=deadline)
+        remote.remove(self._at(path, deadline), recursive=recursive, missing_ok=missing_ok, deadline=deadline)
 
     def copy(
         self,
@@ -263,6 +270,7 @@ class Files:
         """
         deadline = Deadline(timeout)
         remote = self._for(wire.FEATURE_FS, deadline)
+        source, destination = self._at(source, deadline), self._at(destination, deadline)
         return remote.copy(source, destination, recursive=recursive, overwrite=overwrite, deadline=deadline)
 
     def rename(
@@ -276,12 +284,14 @@ class Files:
         """
         deadline = Deadline(timeout)
         remote = self._for(wire.FEATURE_FS, deadline)
+        source, destination = self._at(source, deadline), self._at(destination, deadline)
         remote.rename(source, destination, overwrite=overwrite, deadline=deadline)
 
     def chmod(self, path: str, mode: int, *, recursive: bool = False, timeout: float | None = CALL_SECONDS) -> None:
         """Set permission bits: of a file, and with ``recursive`` of all that is in a directory."""
         deadline = Deadline(timeout)
-        self._for(wire.FEATURE_FS, deadline).chmod(path, mode, recursive=recursive, deadline=deadline)
+        remote = self._for(wire.FEATURE_FS, deadline)
+        remote.chmod(self._at(path, deadline), mode, recursive=recursive, deadline=deadline)
 
     # -- between this machine and the sandbox --------------------------------------------------------------------------
 
@@ -317,7 +327,7 @@ class Files:
         return transfer.upload(
             lambda feature: self._for(feature, deadline),
             local,
-            remote,
+            self._at(remote, deadline),
             exclude=exclude,
             progress=progress,
             deadline=deadline,
@@ -345,7 +355,7 @@ class Files:
 
         return transfer.download(
             lambda feature: self._for(feature, deadline),
-            remote,
+            self._at(remote, deadline),
             local,
             exclude=exclude,
             progress=progress,
@@ -374,9 +384,9 @@ class Files:
 
         return transfer.relay_tree(
             lambda feature: self._for(feature, deadline),
-            path,
+            self._at(path, deadline),
             lambda feature: other._for(feature, deadline),
-            destination,
+            other._at(destination, deadline),
             exclude=exclude,
             progress=progress,
             deadline=deadline,
@@ -389,7 +399,13 @@ class Files:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise errors.UsageError(f"{name} must be a number of bytes: {value!r}")
         remote = self._for(wire.FEATURE_FILES, deadline)
-        return remote.open(path, offset=offset, length=length, deadline=deadline)
+        return remote.open(self._at(path, deadline), offset=offset, length=length, deadline=deadline)
+
+    def _at(self, path: str, deadline: Deadline) -> str:
+        return self.workdir.join(path, deadline)
+
+    def _make_directory(self, path: str, deadline: Deadline) -> None:
+        self._for(wire.FEATURE_FS, deadline).mkdir(path, parents=True, exist_ok=True, mode=None, deadline=deadline)
 
     def _for(self, feature: str, deadline: Deadline) -> RemoteFiles | MinimalFiles:
         """What does it with this agent."""

@@ -58,7 +58,7 @@ class Sandbox:
         """Not for users: see ``create`` and ``attach``."""
         self.name = link.record.name
         self._link = link
-        self.files = Files(self._awake_agent)
+        self.files = Files(self._awake_agent, environ=link.place.environ)
         self.logs = Logs(link)
         self._entered_by = 0
 
@@ -284,7 +284,8 @@ class Sandbox:
         Args:
             command: The program: a path, or a name that is looked up in the sandbox's PATH.
             args: Its arguments.
-            cwd: Its working directory; else ``AGENT_SANDBOX_WORKDIR`` if that is set, else the agent's default.
+            cwd: Its working directory; else ``AGENT_SANDBOX_WORKDIR`` if that is set, which is made if it is missing,
+                else the agent's default.
             env: Variables that are added to the sandbox's environment.
             timeout: Seconds after which the program and all its children are ended; None for no end.
             user: The name or the number of the user that it runs as; the agent's own if None.
@@ -305,7 +306,7 @@ class Sandbox:
             errors.MicroVMEndedError: the MicroVM has ended.
         """
         wish = arguments.Command(
-            command, args, cwd=self._cwd(cwd), env=env, timeout=timeout, user=user, rlimits=rlimits,
+            command, args, cwd=self._cwd(cwd, deadline), env=env, timeout=timeout, user=user, rlimits=rlimits,
             has_stdin=stdin is not None,
         )  # fmt: skip
         outlet = commands.Outlet(limit=output_limit, on_stdout=on_stdout, on_stderr=on_stderr)
@@ -321,7 +322,7 @@ class Sandbox:
     ) -> ExecResult:  # fmt: skip
         """Run a line of shell: by ``bash -lc``, or ``sh -lc`` where there is no bash. Otherwise as ``exec``."""
         wish = arguments.Command(
-            command, is_shell=True, cwd=self._cwd(cwd), env=env, timeout=timeout, user=user, rlimits=rlimits,
+            command, is_shell=True, cwd=self._cwd(cwd, deadline), env=env, timeout=timeout, user=user, rlimits=rlimits,
             has_stdin=stdin is not None,
         )  # fmt: skip
         outlet = commands.Outlet(limit=output_limit, on_stdout=on_stdout, on_stderr=on_stderr)
@@ -537,8 +538,6 @@ class Sandbox:
                 raise
             launch.tell_what_is_left(failure, because=because, name=self.name)
 
-    def _cwd(self, given: str | None) -> str | None:
-        if given is not None:
-            return given
-        found = settings.resolve("workdir", environ=self._link.place.environ)
-        return None if found.source == "default" else str(found.value)
+    def _cwd(self, given: str | None, deadline: Deadline = NEVER) -> str | None:
+        workdir = self.files.workdir
+        return workdir.find(deadline) if given is None else workdir.join(given, deadline)

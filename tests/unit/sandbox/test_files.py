@@ -52,6 +52,27 @@ def test_a_relative_path_begins_at_the_agents_working_directory(files: Files, sh
     assert (shared_agent.workdir / "sub" / "file").read_bytes() == b"x"
 
 
+def test_a_relative_path_begins_at_the_directory_that_is_set(agent_client: AgentClient, tmp_path: Path) -> None:
+    workdir, here = tmp_path / "work", tmp_path / "here"
+    here.mkdir()
+    files = Files(lambda _deadline: agent_client, environ={"AGENT_SANDBOX_WORKDIR": str(workdir)})
+    assert files.list() == []  # it was made
+    files.write("a", b"1")
+    files.copy("a", "b")
+    files.rename("b", "sub")
+    files.chmod("sub", 0o600)
+    assert [files.stat("sub").mode, files.exists("b"), files.read(str(workdir / "a"))] == [0o600, False, b"1"]
+    assert [entry.name for entry in files.scan(".")] == ["a", "sub"]
+    files.remove("sub")
+    files.mkdir("sub")
+    with files.open_write("sub/c") as file:
+        file.write(b"2")
+    files.download(".", str(here))
+    files.upload(str(here), "back")
+    files.send_tree("back", files, "again")
+    assert (workdir / "again" / "sub" / "c").read_bytes() == b"2"
+
+
 def test_a_limit_refuses_a_larger_file(files: Files, tmp_path: Path) -> None:
     path = str(tmp_path / "ten")
     files.write(path, b"0123456789")

@@ -171,9 +171,15 @@ def test_the_working_directory_is_the_agents_unless_it_is_set(
 ) -> None:
     assert make_sandbox(control, records).exec("pwd").stdout_text.strip() == str(shared_agent.workdir)
     records.remove("demo")
-    sandbox = make_sandbox(control, records, environ={"AGENT_SANDBOX_WORKDIR": str(tmp_path)})
-    assert sandbox.exec("pwd").stdout_text.strip() == str(tmp_path)
+    workdir = tmp_path / "made" / "for it"
+    sandbox = make_sandbox(control, records, environ={"AGENT_SANDBOX_WORKDIR": str(workdir)})
+    assert sandbox.exec("pwd").stdout_text.strip() == str(workdir)
     assert sandbox.exec("pwd", cwd="/").stdout_text.strip() == "/"
+    sandbox.files.write("sub/file", b"x")
+    assert (workdir / "sub" / "file").read_bytes() == b"x"
+    assert sandbox.exec("pwd", cwd="sub").stdout_text.strip() == str(workdir / "sub")
+    with sandbox.spawn("cat", ["sub/file"]) as process:
+        assert process.communicate().stdout == b"x"
 
 
 def test_a_process_that_is_watched_from_its_start_costs_one_request(records: registry.Registry) -> None:
