@@ -127,8 +127,10 @@ class Target:
         url = endpoint.resolve(name, region=self.region, environ=self.environ)
         if url is not None and daemon.is_at(url, self.environ):
             # As after ``vmnest local env``. It knows none of AWS's MicroVMs, so that all would count as gone.
+            override = endpoint.find_override(name, environ=self.environ)
             raise errors.UsageError(
-                f"the endpoint {url} that is set for AWS is the local cloud", hint="Use --local, or unset it."
+                f"the endpoint {url} that is set for AWS is the local cloud",
+                hint=f"Use --local, or unset it: {override.source if override else url}",
             )
         return service.Service(
             name,

@@ -203,7 +203,7 @@ def test_the_local_cloud_set_for_aws_is_found_out(scripted_aws: ScriptedAws, sha
     found = changed(scripted_aws, AWS_ENDPOINT_URL=shared_cloud.url, AGENT_SANDBOX_LOCAL_DIR=str(shared_cloud.folder))
     assert found["aws.endpoint"].verdict == FAILED
     assert "is the local cloud" in found["aws.endpoint"].detail
-    assert found["aws.endpoint"].remedy == "Use --local, or unset it."
+    assert found["aws.endpoint"].remedy == "Use --local, or unset it: AWS_ENDPOINT_URL"
 
 
 # -- proxies -----------------------------------------------------------------------------------------------------------
