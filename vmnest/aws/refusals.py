@@ -130,6 +130,7 @@ _REGIONAL = frozenset({"lambda-microvms", "lambda-core"})
 _HINTS_BY_TYPE = {
     **dict.fromkeys(_EXISTING.split(), "It is there already: use it, or choose another name."),
     **dict.fromkeys(_IN_USE.split(), "Something still belongs to it, or uses it: remove that first."),
+    "ServiceUnavailable": "Try again in a moment; if there were many calls at a time, with fewer.",
     "OptInRequired": "Switch the service, or the region, on for the account.",
     **dict.fromkeys(
         ("UnrecognizedClientException", "InvalidClientTokenId", "InvalidAccessKeyId"),

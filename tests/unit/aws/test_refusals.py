@@ -48,6 +48,10 @@ def test_the_type_decides_and_then_the_status(kind, status, expected):
     assert type(refusals.to_error(refusal(error_type=kind, status=status))) is expected
 
 
+def test_a_service_that_is_down_is_not_told_from_one_that_is_asked_too_often():
+    assert "Try again" in (refusals.to_error(refusal(error_type="ServiceUnavailable", status=503)).hint or "")
+
+
 @pytest.mark.parametrize(
     ("region", "hint"),
     [("xx-1", "xx-1 does not offer the service: try us-east-1"), ("us-east-1", "this account may not")],
