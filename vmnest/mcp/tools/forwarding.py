@@ -178,7 +178,7 @@ def sandbox_forward_start(*, name: str, ports: list[str], local: bool | None = N
 
     Args:
         name: The sandbox; a suspended one is resumed.
-        ports: Each "8000", "8000:3000" (another local port), "8000:0" (any that is free), or "3000-3005".
+        ports: Each "8000", "8000:3000" (8000 in it is 3000 here), "8000:0" (any free one here), or "3000-3005".
         local: true: only look for it on this machine.
 
     Returns:
