@@ -11,13 +11,14 @@ from typing import NamedTuple
 from .. import errors
 from ..aws.service import Service
 from ..deadline import Deadline
+from ..wire import names
 from . import answers, local_options
 from .image_specs import ALL_CAPABILITIES, ImageSpec
 
 __all__ = ["Build", "Draft", "Image", "ImageVersion", "Images", "ManagedVersion", "Snapshot"]
 
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME = re.compile(names.IMAGE_NAME)
 
 
 class Image(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from .. import errors
 from ..control.image_specs import MEMORY_CLASSES_MIB, Hooks
+from ..wire import names
 from . import machines, scanning
 from .packing import Package
 
@@ -17,7 +18,7 @@ MAX_VARIABLE_VALUE = 4096
 RESERVED_VARIABLES = ("AWS_REGION",)
 _SHOWN = 3
 
-_IMAGE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_IMAGE_NAME = re.compile(names.IMAGE_NAME)
 _NAME = re.compile(r"[^\s=]+")
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 _INSTRUCTION = re.compile(r"[ \t]*([A-Za-z]+)[ \t]+(.*)")
@@ -93,9 +94,9 @@ def check(
 def _find(package: Package, *, hooks: Hooks | None, agent_port: int, architecture: str) -> Iterator[str]:
     if package.content_size > LARGE_CONTENT_BYTES:
         yield f"the image's content has {_gib(package.content_size)}: is something missing in .dockerignore?"
-    for machine, names in sorted(package.machines.items()):
+    for machine, programs in sorted(package.machines.items()):
         if machine != architecture:
-            yield f"{_list(names)} will not run: made for {machine}, and the image is for {architecture}"
+            yield f"{_list(programs)} will not run: made for {machine}, and the image is for {architecture}"
     instructions = list(_instructions(package.dockerfile))
     yield from _find_platforms(instructions, architecture)
     yield from _find_ports(instructions, hooks=hooks, agent_port=agent_port)
@@ -134,9 +135,9 @@ def _instructions(dockerfile: str) -> Iterator[tuple[str, str]]:
             yield match[1].upper(), match[2].strip()
 
 
-def _list(names: tuple[str, ...]) -> str:
-    shown = ", ".join(names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
+def _list(programs: tuple[str, ...]) -> str:
+    shown = ", ".join(programs[:_SHOWN])
+    return shown if len(programs) <= _SHOWN else f"{shown} and {len(programs) - _SHOWN} more"
 
 
 def _gib(size: int) -> str:

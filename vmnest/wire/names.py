@@ -27,6 +27,7 @@ LOCAL_DETAILS_MEMBER = "localDetails"
 LOCAL_ACCOUNT = "000000000000"
 LOCAL_REGION = "us-east-1"
 LOCAL_IMAGE_NAME = "local"
+IMAGE_NAME = "[a-zA-Z0-9_-]{1,64}"  # a pattern: what an image can be called
 
 # The connectors that the service owns. Through all but those WITHOUT_HTTP requests reach a MicroVM's ports.
 HTTP_INGRESS = "HTTP_INGRESS"
