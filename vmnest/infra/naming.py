@@ -6,7 +6,7 @@ import hashlib
 import re
 
 from ..guest_image import publishing
-from .spec import Stack
+from .spec import LONGEST_ROLE_NAME, OPERATOR_SUFFIX, Stack
 from .state import StackState
 
 # Names of resources in the state (those of 0.1.2), and their kinds.
@@ -27,7 +27,6 @@ CONNECTOR_KIND = "network-connector"
 
 _LONGEST_BUCKET_NAME = 63
 _DIGEST_LENGTH = 12
-_LONGEST_ROLE_NAME = 64
 
 
 def bucket(stack: Stack, *, account_id: str, region: str) -> str:
@@ -57,8 +56,7 @@ def artifact_folder(image_name: str) -> str:
 
 def operator_role(connector_name: str) -> str:
     """The role that makes a connector's interfaces."""
-    tail = "-operator"
-    return connector_name[: _LONGEST_ROLE_NAME - len(tail)] + tail
+    return connector_name[: LONGEST_ROLE_NAME - len(OPERATOR_SUFFIX)] + OPERATOR_SUFFIX
 
 
 def role_of_arn(arn: str) -> str:

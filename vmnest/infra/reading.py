@@ -14,7 +14,7 @@ from .resources import artifact as artifacts
 from .resources import bucket as buckets
 from .resources import connector as connectors
 from .resources import image_changes, table
-from .spec import EgressConfig, Stack
+from .spec import MOST_SUBNETS, EgressConfig, Stack
 from .state import StackState
 
 _SUBNET_ID = "subnet-"
@@ -168,9 +168,9 @@ def _named_subnets(
                 f"the subnet {subnet.id} belongs to {subnet.vpc_id}, and the connector is to lead to {vpc_id}",
                 hint="A connector leads to one VPC.",
             )
-    if len(chosen) > connectors.MOST_SUBNETS:
+    if len(chosen) > MOST_SUBNETS:
         raise errors.InfrastructureError(
-            f"{len(chosen)} subnets are too many: a connector has at most {connectors.MOST_SUBNETS}",
+            f"{len(chosen)} subnets are too many: a connector has at most {MOST_SUBNETS}",
             hint="Name fewer in network.egress.subnet_ids.",
         )
     return tuple(chosen.values())

@@ -11,6 +11,9 @@ __all__ = [
     "DEFAULT_PROJECT",
     "DEFAULT_REGION",
     "DEFAULT_STACK",
+    "LONGEST_ROLE_NAME",
+    "MOST_SUBNETS",
+    "OPERATOR_SUFFIX",
     "BucketConfig",
     "EgressConfig",
     "ImageConfig",
@@ -22,6 +25,9 @@ DEFAULT_PROJECT = "agent-microvm"
 DEFAULT_STACK = "dev"
 DEFAULT_REGION = "us-east-1"  # when neither the file nor anything else names one
 DEFAULT_GUEST_DIR = "./guest"
+MOST_SUBNETS = 16  # of a connector
+LONGEST_ROLE_NAME = 64
+OPERATOR_SUFFIX = "-operator"  # the name of a connector's role is the connector's with this
 
 
 @dataclass(frozen=True)

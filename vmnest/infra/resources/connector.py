@@ -15,12 +15,12 @@ from .. import naming, ownership
 from ..account import Account, Subnet
 from ..account.attempts import repeat
 from ..facts import ConnectorFacts, Inputs
+from ..spec import MOST_SUBNETS
 from ..state import Resource
 from ..steps import CREATE, NOTE, NOTHING, PROGRESS, REUSE, UPDATE, Change, Step
 from ..work import Work
 from . import operator_role, security_group
 
-MOST_SUBNETS = 16
 _KEY = "network.egress.connector_arn"
 _SUBNETS = "subnet_ids"
 _GROUP = "security_group_id"
