@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from urllib.parse import quote, unquote
 
 from .. import errors
+from ..wire import names
 from . import constraints, values
 from .model import HEADER, QUERY, URI, Member, Model, Operation, Shape, load, load_from
 from .values import WireTypeError, format_timestamp, parse_timestamp
@@ -45,7 +46,6 @@ __all__ = [
 ]
 
 JSON = "application/json"
-ERROR_TYPE_HEADER = "x-amzn-errortype"
 SERIALIZATION_ERROR = "SerializationException"
 
 _UNRESERVED = "-._~"
@@ -204,7 +204,8 @@ def parse_error(headers: Headers, status: int, body: bytes) -> ErrorAnswer:
         content = _json_object(body)
     except (ValueError, RecursionError):
         content = {}
-    named = _field(headers, ERROR_TYPE_HEADER) or content.get("code") or content.get("Code") or content.get("__type")
+    told = _field(headers, names.ERROR_TYPE_HEADER)
+    named = told or content.get("code") or content.get("Code") or content.get("__type")
     message = content.get("message", content.get("Message"))
     return ErrorAnswer(
         error_type=_type_name(named) if isinstance(named, str) else None,
@@ -345,7 +346,7 @@ def build_error(
     known = {} if shape is None else shape.members
     wanted = "Message" if "Message" in known or error_type == SERIALIZATION_ERROR else "message"
     body: dict[str, Any] = {}
-    headers = [("Content-Type", JSON), (ERROR_TYPE_HEADER, error_type)]
+    headers = [("Content-Type", JSON), (names.ERROR_TYPE_HEADER, error_type)]
     says_null = model is not None and model.service in _SAYS_NULL
     if says_null and "Type" in known:
         body["Type"] = "User" if status < 500 else "Service"
