@@ -5,6 +5,7 @@ from __future__ import annotations
 from ... import errors
 from ...ops import creation, inventory, lifecycle, removal, sandboxes
 from ...wire import names
+from . import attendance
 from .pulse import Pulse
 from .tool import Tool
 
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from ..calls import Call
 
 __all__ = ["TOOLS"]
-
-# Hosts give a call 60 seconds, and some of them no way to wait longer.
-MOST_SECONDS = 45.0
 
 
 def sandbox_create(
@@ -72,7 +70,7 @@ def sandbox_create(
         idle=idle,
         max_duration=max_duration,
         labels=labels,
-        wait_timeout=MOST_SECONDS,
+        wait_timeout=attendance.MOST_SECONDS,
     )
     with Pulse(call, f"starting {name}"):
         data = sandboxes.create_sandbox(name=name, demand=demand, replace=replace, local=local, region=region)
@@ -92,7 +90,7 @@ def sandbox_start(*, name: str, call: Call) -> dict[str, object]:
         The sandbox and its state.
     """
     with Pulse(call, f"resuming {name}"):
-        return lifecycle.start_sandbox(name=name, timeout=MOST_SECONDS)
+        return lifecycle.start_sandbox(name=name, timeout=attendance.MOST_SECONDS)
 
 
 def sandbox_list(
@@ -148,7 +146,7 @@ def sandbox_stop(*, name: str, call: Call) -> dict[str, object]:
         The sandbox and its state.
     """
     with Pulse(call, f"suspending {name}"):
-        return lifecycle.stop_sandbox(name=name, timeout=MOST_SECONDS)
+        return lifecycle.stop_sandbox(name=name, timeout=attendance.MOST_SECONDS)
 
 
 def sandbox_remove(*, name: str) -> dict[str, object]:
@@ -183,7 +181,9 @@ def sandbox_wait(
     wanted = target.upper()
     try:
         with Pulse(call, f"waiting for {target}"):
-            data = lifecycle.wait_for_sandbox(name=name, states=(wanted,), timeout=min(timeout, MOST_SECONDS))
+            data = lifecycle.wait_for_sandbox(
+                name=name, states=(wanted,), timeout=min(timeout, attendance.MOST_SECONDS)
+            )
     except errors.WaitTimeoutError:
         data = sandboxes.show_sandbox(name=name)
     has_ended = wanted == names.TERMINATED and data["state"] == "GONE"
