@@ -59,10 +59,10 @@ def messages() -> Iterator[str]:
 
 
 def symptoms() -> list[str]:
-    """What is said, by the table of it: its first column, but for what others than vmnest say."""
+    """What is said, by the table of it: the literals of its first column, but for what others than vmnest say."""
     table = next(iter(sections("Troubleshooting").findall(docutils.nodes.tbody)))
-    cells = [row[0].astext() for row in table.findall(docutils.nodes.row)]
-    return [cell for cell in cells if "(from a program" not in cell]
+    cells = [row[0] for row in table.findall(docutils.nodes.row) if "(from a program" not in row[0].astext()]
+    return [literal.astext() for cell in cells for literal in cell.findall(docutils.nodes.literal)]
 
 
 def test_it_is_faultless_restructured_text() -> None:
