@@ -99,21 +99,43 @@ def install(folder: str) -> Runtime:
     home = os.path.join(folder, "runtime")
     path = os.path.join(home, digest)
     os.makedirs(home, mode=0o700, exist_ok=True)
-    if not os.path.isdir(path):
+    if not _is_whole(os.path.join(path, _PACKAGE), standalone):
         fresh = f"{path}.{os.getpid()}.new"
         removal.remove_tree(fresh)
         _write_files(os.path.join(fresh, _PACKAGE), standalone)
         for name in standalone:
             py_compile.compile(
-                os.path.join(fresh, _PACKAGE, name),
+                source := os.path.join(fresh, _PACKAGE, name),
+                cfile=_byte_code(source),
                 doraise=True,
                 invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
             )
+        removal.remove_tree(path)
         os.rename(fresh, path)
     for name in os.listdir(home):
         if name != digest:  # its supervisors have loaded all that they need
             removal.remove_tree(os.path.join(home, name))
     return Runtime(path, agent=agent, digest=digest)
+
+
+def _is_whole(folder: str, files: Mapping[str, bytes]) -> bool:
+    """Whether all is there: who cleans temporary folders takes files away, and a machine's crash leaves empty ones."""
+    paths = {os.path.join(folder, name): data for name, data in files.items()}
+    return all(_read(path) == data and _read(_byte_code(path)) for path, data in paths.items())
+
+
+def _byte_code(path: str) -> str:
+    """Beside the source, where a supervisor looks, whatever options this process has."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, "__pycache__", f"{name.removesuffix('.py')}.{sys.implementation.cache_tag}.pyc")
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as reader:
+            return reader.read()
+    except FileNotFoundError:
+        return None
 
 
 def _read_standalone() -> dict[str, bytes]:

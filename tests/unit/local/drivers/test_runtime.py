@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,20 @@ def test_copies_of_other_versions_and_unfinished_ones_are_removed(tmp_path: Path
     assert os.listdir(tmp_path / "runtime") == [copy.digest]
 
 
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"")], ids=["removed", "emptied"])
+@pytest.mark.parametrize("kind", ["supervisor.py", "supervisor.*.pyc"])
+def test_what_was_lost_of_it_is_made_anew(tmp_path: Path, kind: str, damage: Callable[[Path], object]) -> None:
+    def read() -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in (tmp_path / "runtime").rglob("*") if path.is_file()}
+
+    runtime.install(str(tmp_path))
+    whole = read()
+    (file,) = (tmp_path / "runtime").rglob(kind)
+    damage(file)
+    runtime.install(str(tmp_path))
+    assert read() == whole
+
+
 def test_the_stand_alone_modules_need_nothing_else(tmp_path: Path) -> None:
     copy = runtime.install(str(tmp_path))
     for name in runtime.STANDALONE:
@@ -55,7 +70,8 @@ def test_a_supervisor_loads_no_slow_module(tmp_path: Path) -> None:
     assert not set(loaded) & {"enum", "json", "re", "selectors", "signal", "socket", "subprocess", "threading"}
 
 
-def test_byte_code_is_there(tmp_path: Path) -> None:
+def test_byte_code_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "elsewhere"))  # which supervisors do not know
     copy = runtime.install(str(tmp_path))
     found = {path.name.split(".")[0] for path in (tmp_path / "runtime" / copy.digest).rglob("*.pyc")}
     assert {Path(name).stem for name in runtime.STANDALONE} <= found
