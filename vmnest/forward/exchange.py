@@ -18,7 +18,7 @@ from ..wire.pipes import Pipe
 from . import heads, pages, patience, tunnels, verdicts
 from .crossing import Crossing
 from .flows import BrokenError, Flow
-from .gate import Gate, HeaderPairs
+from .gate import OVER, Gate, HeaderPairs
 from .patience import GoneError
 from .upstreams import Upstream, Upstreams
 from .verdicts import Verdict
@@ -29,11 +29,9 @@ PATIENCE_SECONDS = 10.0  # with a sandbox that is resuming
 RECOVER_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.25
 _LAST_PAUSE_SECONDS = 2.0
-_MAX_INTERIM = 32
 _PEEK_BYTES = 2048
 _PEEK_SECONDS = 1.0
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_OVER = (errors.SandboxSuspendedError, errors.MicroVMEndedError, errors.SandboxNotFoundError)
 
 
 class Shared(NamedTuple):
@@ -136,7 +134,7 @@ class Exchange:
 
     def _ask(self, upstream: Upstream) -> http1.Response:
         """The head of the final answer; what comes before it is passed on."""
-        for _ in range(_MAX_INTERIM):
+        for _ in range(http1.MAX_INTERIM):
             response = self._crossing.read_head()
             if response.status == http1.SWITCHING_PROTOCOLS:
                 if not heads.upgrades(self._request) or not self._crossing.is_sent:
@@ -234,9 +232,9 @@ class Exchange:
     def _fail(self, error: errors.VmnestError) -> bool:
         self._drop()
         try:
-            return self._page(pages.for_error(error), why=None if isinstance(error, _OVER) else error.message)
+            return self._page(pages.for_error(error), why=None if isinstance(error, OVER) else error.message)
         finally:
-            if isinstance(error, _OVER):
+            if isinstance(error, OVER):
                 self._shared.end(error)
 
     def _page(self, page: pages.Page, *, why: str | None = None) -> bool:

@@ -6,9 +6,13 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
+from .. import errors
 from ..deadline import Deadline
 
-__all__ = ["Gate", "HeaderPairs"]
+__all__ = ["OVER", "Gate", "HeaderPairs"]
+
+# With these a forwarding is over: no later request can fare better.
+OVER = (errors.SandboxSuspendedError, errors.MicroVMEndedError, errors.SandboxNotFoundError)
 
 HeaderPairs = Sequence[tuple[str, str]]
 

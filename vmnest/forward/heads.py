@@ -21,12 +21,11 @@ __all__ = ["Context", "interim_to_client", "normalize", "passed_trailers", "to_c
 
 _CONNECTION_FIELDS = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade"})
 _STEERING_FIELDS = frozenset({wire.RELAY_PORT_HEADER, wire.RELAY_HEADER})
-_FRAMING_FIELDS = frozenset({"content-length", "transfer-encoding"})
 _DROPPED_ONE_WAY = _CONNECTION_FIELDS | _STEERING_FIELDS | {"host"}
 _DROPPED_TO_RELAY = _DROPPED_ONE_WAY | {"x-forwarded-host", "x-forwarded-proto", "x-forwarded-for"}
 _DROPPED_OTHER_WAY = _CONNECTION_FIELDS | _STEERING_FIELDS
-_DROPPED_OF_INTERIM = _DROPPED_OTHER_WAY | _FRAMING_FIELDS
-_DROPPED_OF_SWITCH = _STEERING_FIELDS | _FRAMING_FIELDS
+_DROPPED_OF_INTERIM = _DROPPED_OTHER_WAY | http1.FRAMING_FIELDS
+_DROPPED_OF_SWITCH = _STEERING_FIELDS | http1.FRAMING_FIELDS
 _SUBPROTOCOL = "sec-websocket-protocol"
 _LOCATIONS = frozenset({"location", "content-location"})
 _OWN_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})  # noqa: S104 - what servers call themselves
@@ -209,7 +208,7 @@ def _without_body(fields: list[http1.Field], response: http1.Response, request: 
     """
     if response.status == _NO_CONTENT:
         says_nothing = http1.values(fields, "content-length") == ["0"]
-        return http1.without(fields, {"transfer-encoding"} if says_nothing else _FRAMING_FIELDS)
+        return http1.without(fields, {"transfer-encoding"} if says_nothing else http1.FRAMING_FIELDS)
     return http1.without(fields, {"transfer-encoding"}) if request.minor == 0 else fields
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from .. import errors
 from ..wire import http1
 from . import hosts
+from .gate import OVER
 from .verdicts import Verdict
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
 RELOAD_SECONDS = 1
 _SHOWN_CHARS = 80  # of what came from outside
 _CODE = re.compile("`([^`]*)`")
-_OVER = (errors.SandboxSuspendedError, errors.MicroVMEndedError, errors.SandboxNotFoundError)
 
 # Nothing is loaded from anywhere: the next request of this browser belongs to the server behind the forwarder.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -200,7 +200,7 @@ def token_renewed() -> Page:
 
 def for_error(error: errors.VmnestError) -> Page:
     """The sandbox cannot be asked."""
-    is_over = isinstance(error, _OVER)
+    is_over = isinstance(error, OVER)
     advice = error.hint or ("The forwarder has ended." if is_over else "It is tried again with the next request.")
     return Page(503 if is_over else 502, error.message, advice, reloads=not is_over)
 

@@ -28,11 +28,9 @@ _LOG = logging.getLogger(__name__)
 IDLE_SECONDS = 120.0  # between two requests of a client
 _SMALL_BODY_BYTES = 65536
 HEAD_SECONDS = 60.0  # the longest pause within a response's head
-_MAX_INTERIM = 32  # responses before the final one
 
 # Fields about a connection, not about what travels through it (RFC 9110 section 7.6.1).
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-connection", "te", "upgrade", "expect"})
-_FRAMING = frozenset({"content-length", "transfer-encoding"})
 
 
 class Proxy:
@@ -211,7 +209,7 @@ class _Exchange:
         self._upload.join()
 
     def _read_response(self, guest: streams.Stream) -> http1.Response:
-        for _ in range(_MAX_INTERIM):
+        for _ in range(http1.MAX_INTERIM):
             self._client.wait_for(guest)
             guest.socket.settimeout(HEAD_SECONDS)
             head = guest.read_head()
@@ -225,7 +223,7 @@ class _Exchange:
                 return response
             # 100 was answered by us; other interim responses are the client's business, if it can take them.
             if response.status != 100 and self._request.minor >= 1:
-                fields = _heard(response, {*_HOP_BY_HOP, *_FRAMING})
+                fields = _heard(response, {*_HOP_BY_HOP, *http1.FRAMING_FIELDS})
                 self._stream.send(http1.serialize_response(http1.Response(response.status, response.reason, fields)))
         raise http1.MessageError("the VM sent interim responses without end")
 
@@ -246,7 +244,7 @@ class _Exchange:
     ) -> http1.Response:
         dropped = set(_HOP_BY_HOP) | {option.lower() for option in http1.elements(response.fields, "connection")}
         if response.status == 204:  # it has no body, whatever it says; a client might wait for one
-            dropped |= _FRAMING
+            dropped |= http1.FRAMING_FIELDS
         kept = _heard(response, dropped)
         # A response without a body (HEAD, 304) tells the length of the one it stands for: that is left as it is.
         fields = kept if framing.kind == http1.NONE else http1.framed_fields(kept, out)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from .. import errors, registry, settings
 from .._guest.agentd import wire
 from ..deadline import Deadline, check_seconds
-from ..forward import forwarder, hosts, ports
+from ..forward import forwarder, gate, hosts, ports
 from ..wire import names
 from . import life
 from .link import Link, place_of
@@ -44,7 +44,6 @@ RELAY_SETTLED_SECONDS = 1.0  # many may find at one time that it has none
 RESUMING_SECONDS = 5.0  # from a look that found it suspended: others that asked meanwhile did not reach it either
 
 _SHOWN = {ports.LOOPBACK: "localhost", "0.0.0.0": "localhost", "::": "::1"}  # noqa: S104 - only shown
-_OVER = (errors.MicroVMEndedError, errors.SandboxSuspendedError, errors.SandboxNotFoundError)
 
 _logger = logging.getLogger(__name__)
 
@@ -132,7 +131,7 @@ class LinkGate:
     def _ask_for_relay(self, seconds: float) -> bool | None:
         try:
             health = self._link.agent().health(deadline=Deadline(seconds))
-        except (*_OVER, errors.CredentialsError):
+        except (*gate.OVER, errors.CredentialsError):
             raise
         except errors.VmnestError as error:
             _logger.info("the agent does not say whether it has a relay: %s", error)
@@ -185,11 +184,10 @@ def open_forwarding(
     life.ready_for_use(link, deadline=Deadline(READY_SECONDS))
     if link.record.stopped_at is not None:  # it runs: that stop was cut off, or somebody else's call has undone it
         link.note(stopped_at=None)
-    gate = LinkGate(link)
     forwarding = Forwarding(link, bind=bind, poll_interval=poll_interval)
     forwarding.start(
         forwarder.Forwarder(
-            gate,
+            LinkGate(link),
             routes,
             bind=bind,
             is_direct=is_direct,
@@ -309,7 +307,7 @@ class Forwarding:
             stamp = self._link.records.stamp()
             try:
                 self._look()
-            except _OVER as error:
+            except gate.OVER as error:
                 self.end(error)
             except errors.MicroVMNotFoundError as error:
                 self.end(_gone(self._link, error))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 CHUNK_BYTES = 65536
-_MAX_INTERIM_ANSWERS = 20
+MAX_INTERIM_ANSWERS = 20
 _LENGTH = re.compile("[0-9]{1,18}")
 _FOLD = re.compile(r"\r?\n[ \t]+")
 
@@ -148,7 +148,7 @@ class WireAnswer(http.client.HTTPResponse):
         self._patience = patience
 
     def begin(self) -> None:
-        for _ in range(_MAX_INTERIM_ANSWERS):
+        for _ in range(MAX_INTERIM_ANSWERS):
             super().begin()
             if self._patience.ended:
                 # http.client takes the end of the stream for the end of the head: a cut answer would be a whole one.

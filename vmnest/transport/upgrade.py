@@ -20,7 +20,7 @@ from typing import NamedTuple
 from .. import errors
 from ..deadline import Deadline
 from ..wire import bodies, http1
-from .answers import Headers
+from .answers import MAX_INTERIM_ANSWERS, Headers
 from .client import CONNECT_TIMEOUT_SECONDS, Transport
 
 __all__ = ["Channel", "Upgraded", "upgrade"]
@@ -29,7 +29,6 @@ MAX_REFUSAL_BYTES = 65536
 _READ_BYTES = 65536
 _WRITE_BYTES = 65536
 _MOST_WAITING_BYTES = 1024 * 1024
-_MAX_INTERIM_ANSWERS = 20
 
 
 class Upgraded(NamedTuple):
@@ -85,7 +84,7 @@ def upgrade(
 def _read_head(channel: Channel, *, deadline: Deadline) -> tuple[http1.Response, bytes]:
     """The head of the final answer, and what came behind it."""
     rest = b""
-    for _ in range(_MAX_INTERIM_ANSWERS):
+    for _ in range(MAX_INTERIM_ANSWERS):
         buffer = http1.HeadBuffer()
         head = buffer.feed(rest)
         while head is None:

@@ -23,9 +23,11 @@ from .. import errors
 
 __all__ = [
     "CHUNKED",
+    "FRAMING_FIELDS",
     "LENGTH",
     "MAX_FIELDS",
     "MAX_HEAD_BYTES",
+    "MAX_INTERIM",
     "NONE",
     "NO_BODY",
     "REASONS",
@@ -64,6 +66,8 @@ Fields = Sequence[Field]
 SWITCHING_PROTOCOLS = 101
 MAX_HEAD_BYTES = 131072
 MAX_FIELDS = 512
+MAX_INTERIM = 32  # responses before the final one that who passes them on puts up with
+FRAMING_FIELDS = frozenset({"content-length", "transfer-encoding"})
 _MAX_LENGTH_DIGITS = 18
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")

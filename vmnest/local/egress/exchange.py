@@ -23,12 +23,10 @@ __all__ = ["BrokenError", "Exchange", "Origin", "check_host", "check_path", "par
 _LOG = logging.getLogger(__name__)
 
 _DEFAULT_PORT = 80
-_MAX_INTERIM = 32  # responses before the final one
 _HOP_BY_HOP = frozenset(
     {"connection", "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te"}
     | {"upgrade"}
 )
-_FRAMING = frozenset({"content-length", "transfer-encoding"})
 _GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)(.*)")
 
@@ -190,7 +188,7 @@ class Exchange:
             "host",
             *(option.lower() for option in http1.elements(self._request.fields, "connection")),
         }
-        dropped -= _FRAMING  # no option of a connection, whatever it says
+        dropped -= http1.FRAMING_FIELDS  # no option of a connection, whatever it says
         fields = [("Host", self._origin.authority), *http1.without(self._request.fields, dropped)]
         if self._upgrade is not None:
             fields += [("Connection", "Upgrade"), ("Upgrade", self._upgrade)]
@@ -222,7 +220,7 @@ class Exchange:
     def _read_response(self) -> http1.Response:
         server = self._server
         assert server is not None
-        for _ in range(_MAX_INTERIM):
+        for _ in range(http1.MAX_INTERIM):
             self._wait_for(server)
             head = server.read_head()
             if head is None:
@@ -234,7 +232,7 @@ class Exchange:
                 return response
             # 100 was answered by us; other interim responses are the client's business, if it can take them.
             if response.status != 100 and self._request.minor >= 1:
-                fields = http1.without(response.fields, _HOP_BY_HOP | _FRAMING)
+                fields = http1.without(response.fields, _HOP_BY_HOP | http1.FRAMING_FIELDS)
                 self._stream.send(http1.serialize_response(http1.Response(response.status, response.reason, fields)))
         raise http1.MessageError("it sent interim responses without end")
 
@@ -313,7 +311,7 @@ def _to_client(response: http1.Response, framing: http1.Framing, out: http1.Fram
         *_HOP_BY_HOP, *(option.lower() for option in http1.elements(response.fields, "connection"))
     }  # fmt: skip
     if response.status == 204:  # it has no body, whatever it says; a client might wait for one
-        dropped = {*dropped, *_FRAMING}
+        dropped = {*dropped, *http1.FRAMING_FIELDS}
     kept = http1.without(response.fields, dropped)
     # A response without a body (HEAD, 304) tells the length of the one it stands for: that is left as it is.
     fields = kept if framing.kind == http1.NONE else http1.framed_fields(kept, out)
