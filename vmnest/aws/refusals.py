@@ -201,8 +201,7 @@ def _hint(kind: type[errors.ServiceError], refusal: Refusal) -> str | None:
     if kind is errors.RoleNotReadyError:
         return next(hint for pattern, hint in _NOT_READY if re.search(pattern, refusal.message or ""))
     if kind is errors.AccessDeniedError and not refusal.message and refusal.service in _REGIONAL:
-        hint = _REFUSED_AT_HOME_HINT if refusal.region == _HOME else _UNSUPPORTED_HINT
-        return hint.format(region=refusal.region)
+        return (_REFUSED_AT_HOME_HINT if refusal.region == _HOME else _UNSUPPORTED_HINT).format(region=refusal.region)
     if issubclass(kind, errors.SignatureRefusedError):
         return _signature_hint(kind, refusal)
     if 300 <= refusal.status < 400:
