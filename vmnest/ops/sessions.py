@@ -255,6 +255,6 @@ def _attach(name: str, process_id: str, *, offset: int = 0, local: bool | None, 
     except errors.ProcessNotFoundError as error:
         raise errors.ProcessNotFoundError(
             f"there is no command {errors.quote(process_id, limit=80)} in {name}",
-            hint="It was closed, or its sandbox was made anew.",
+            hint="It was closed, or its sandbox was made anew. sandbox_exec_list tells which there are.",
             details=error.details,
         ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from ... import errors
-from ...ops import commands, sessions
+from ...ops import commands, processes, sessions
 from . import output
 from .tool import Tool
 
@@ -60,6 +60,21 @@ def sandbox_exec_start(
         sessions.close_session(name=name, id=str(started["id"]))  # nobody has heard of it
         call.check()
     return started
+
+
+def sandbox_exec_list(*, name: str) -> dict[str, object]:
+    """List the programs that run in a sandbox, and those of sandbox_exec_start that have ended.
+
+    Args:
+        name: The sandbox.
+
+    Returns:
+        programs {id, state, command, exit_code, ...}; count.
+    """
+    jobs = processes.list_jobs(name=name)["jobs"]
+    assert isinstance(jobs, list)
+    programs = [{"id": job, **facts} for job, facts in ((each.pop("job"), each) for each in jobs)]
+    return {"programs": programs, "count": len(programs)}
 
 
 def sandbox_exec_poll(
@@ -161,6 +176,7 @@ def sandbox_exec_close(
 
 TOOLS = (
     Tool(sandbox_exec_start, title="Start a program", destroys=True, is_open=True),
+    Tool(sandbox_exec_list, title="List programs", reads=True),
     Tool(sandbox_exec_poll, title="Read a program's output", reads=True, is_open=True),
     Tool(sandbox_exec_write_stdin, title="Write to a program", destroys=True, is_open=True),
     Tool(sandbox_exec_signal, title="Signal a program", destroys=True),

@@ -45,6 +45,18 @@ def test_an_interpreter_is_fed_and_read_and_closed(box: Tools) -> None:
     assert box.error("sandbox_exec_poll", name="web", id=started["id"])["code"] == "process_not_found"
 
 
+def test_whoever_has_lost_an_id_finds_it_again(box: Tools) -> None:
+    started = box.data("sandbox_exec_start", name="web", command="exec sleep 600", shell=True)
+    ended = box.data("sandbox_exec_start", name="web", command="true")
+    while box.data("sandbox_exec_poll", name="web", id=ended["id"], wait=30)["running"]:
+        pass
+    found = box.data("sandbox_exec_list", name="web")
+    states = {each["id"]: (each["state"], each["exit_code"]) for each in found["programs"]}
+    assert states == {started["id"]: ("running", None), ended["id"]: ("ended", 0)}
+    assert found["count"] == 2
+    assert "sandbox_exec_list" in str(box.error("sandbox_exec_poll", name="web", id="nobody")["hint"])
+
+
 def test_a_server_is_signalled(box: Tools) -> None:
     started = box.data("sandbox_exec_start", name="web", command="echo up; exec sleep 600", shell=True)
     read_until(box, started["id"], "up\n")
