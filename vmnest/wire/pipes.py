@@ -18,6 +18,7 @@ from . import buffers
 __all__ = ["Pipe"]
 
 _RECEIVE_BYTES = 65536
+_LITTLE_BYTES = 4096
 
 
 class Pipe:
@@ -38,7 +39,9 @@ class Pipe:
         self._reads_by_writing = False
         self._writes_by_reading = False
         self._has_said_goodbye = False
-        self._failure: OSError | None = None  # of a read that came after one that went well
+        # What a read that came after one that went well has met: it comes again, and no poll shows it.
+        self._failure: OSError | None = None
+        self._has_ended = False
         self._exchanging = threading.Lock()  # held while another socket has the number of ours
 
     def fileno(self) -> int:
@@ -47,8 +50,10 @@ class Pipe:
 
     @property
     def has_pending(self) -> bool:
-        """There are bytes to receive that no poll shows."""
-        return bool(self.ahead) or (self._is_tls and self.socket.pending() > 0)  # type: ignore[attr-defined]
+        """There is something to receive that no poll shows: bytes, the end, or a failure."""
+        if self.ahead:
+            return True
+        return self._is_tls and (self._has_ended or self._failure is not None or self.socket.pending() > 0)  # type: ignore[attr-defined]
 
     def interest(self, *, reading: bool, writing: bool) -> int:
         """The events to poll for, by one who wants to receive, or to send, or both."""
@@ -71,22 +76,26 @@ class Pipe:
     def receive_into(self, buffer: memoryview) -> int | None:
         """The same into a buffer that is not empty: how many bytes; 0 at the end, None if nothing is there now.
 
-        TLS gives 16 KiB at a time: it is asked until the buffer is full or nothing is there.
+        What else is there then shows in a poll, or in ``has_pending``. TLS gives 16 KiB at a time: it is asked until
+        the buffer is full or nothing is there, unless it gives little, which is a message by itself most of the time.
         """
         if self.ahead:
             taken, self.ahead = self.ahead[: len(buffer)], self.ahead[len(buffer) :]
             buffer[: len(taken)] = taken
             return len(taken)
         count = self._receive_into(buffer)
-        while self._is_tls and count and count < len(buffer):
+        return self._receive_more(buffer, count) if self._is_tls and count else count
+
+    def _receive_more(self, buffer: memoryview, count: int) -> int:
+        more: int | None = count
+        while more and more >= _LITTLE_BYTES and count < len(buffer):
             try:
                 more = self._receive_into(buffer[count:])
             except OSError as error:
                 self._failure = error
                 break
-            if not more:
-                break  # an end comes again
-            count += more
+            self._has_ended = more == 0
+            count += more or 0
         return count
 
     def _receive_into(self, buffer: memoryview) -> int | None:

@@ -104,6 +104,58 @@ def test_a_large_read_takes_many_records_at_once(pair: Pair) -> None:
     assert calls <= 4
 
 
+@pytest.mark.parametrize("version", VERSIONS.values(), ids=VERSIONS)
+@pytest.mark.parametrize("size", [5, 5000], ids=["little", "much"])
+def test_with_tls_an_end_that_no_poll_shows_is_pending(
+    authority: Authority, version: ssl.TLSVersion, size: int
+) -> None:
+    secure = secured(*tcp_pair(), authority, version)
+    left, right = (Pipe(each) for each in secure)
+    assert right.send(bytes(size)) == size
+    with contextlib.suppress(ssl.SSLWantReadError):
+        secure[1].unwrap()  # a close_notify, and no end of the stream below
+    assert receive(left) == bytes(size)
+    assert left.has_pending or polls(left)
+    assert left.receive() == b""
+    assert not left.has_pending or left.receive() == b""
+    for each in (left, right):
+        each.close()
+
+
+@pytest.mark.parametrize("version", VERSIONS.values(), ids=VERSIONS)
+@pytest.mark.parametrize("size", [5, 5000], ids=["little", "much"])
+def test_with_tls_a_failure_that_no_poll_shows_is_pending(
+    authority: Authority, version: ssl.TLSVersion, size: int
+) -> None:
+    secure = secured(*tcp_pair(), authority, version)
+    left, right = (Pipe(each) for each in secure)
+    assert right.send(bytes(size)) == size
+    os.write(right.fileno(), b"no record at all")
+    assert receive(left) == bytes(size)
+    assert left.has_pending or polls(left)
+    with pytest.raises(ssl.SSLError):
+        left.receive()
+    for each in (left, right):
+        each.close()
+
+
+def polls(pipe: Pipe) -> bool:
+    poller = select.poll()
+    poller.register(pipe, pipe.interest(reading=True, writing=False))
+    return bool(poller.poll(20_000))
+
+
+def test_little_is_given_at_once_and_what_follows_it_is_announced(pair: Pair) -> None:
+    left, right = pair
+    for said in (b"one", b"two"):
+        assert left.send(said) == 3
+    heard = receive(right)
+    if heard == b"one":
+        assert right.has_pending or polls(right)
+        heard += receive(right)
+    assert heard == b"onetwo"
+
+
 def test_one_side_ends_and_still_hears_the_other(pair: Pair) -> None:
     left, right = pair
     left.send(b"question")
