@@ -15,6 +15,7 @@ _KINDS = frozenset(
 _CONTROL = 0x08  # the bit of a kind
 _LONGEST_HEAD_BYTES = 14
 _MASK_BYTES = 4
+_LEAST_BYTES = 4  # of a piece that is looked at as a whole: its length is there, however it is told
 
 
 class _Head(NamedTuple):
@@ -57,6 +58,8 @@ class FrameScanner:
         """The same bytes without PONGs that are unwanted. What begins like one is held back until it is clear."""
         if self._held:
             data, self._held = self._held + data, b""
+        if self.is_between_frames and _is_one_message(data, is_masked=self._is_masked):
+            return data
         view = memoryview(data)
         kept: list[memoryview] = []
         start = at = 0
@@ -120,6 +123,21 @@ def _parse_head(data: bytes, *, is_masked: bool) -> _Head | None:
             raise _NoFrameError
     size += _MASK_BYTES if is_masked else 0
     return None if len(data) < size else _Head(kind, size, length)
+
+
+def _is_one_message(data: bytes | memoryview, *, is_masked: bool) -> bool:
+    """Whether it is one whole frame, not too long, that is no control: what most pieces are, and quickly seen."""
+    size = len(data)
+    if size < _LEAST_BYTES:
+        return False
+    length, head = data[1] & _LENGTH, 2
+    if length > websocket.MAX_CONTROL_BYTES:
+        if length != 126:
+            return False
+        length, head = data[2] << 8 | data[3], 4
+    if is_masked:
+        head += _MASK_BYTES
+    return size == head + length and data[0] & _KIND <= websocket.BINARY and (data[1] >= _MASKED) == is_masked
 
 
 def encode_ping(payload: bytes) -> bytes:

@@ -64,6 +64,15 @@ def test_frames_pass_as_they_are_and_their_ends_are_known(case: tuple[bool, list
         assert not scanner.is_lost
 
 
+@given(st.one_of(st.binary(max_size=20), frames(masked=True), frames(masked=False)), st.booleans())
+def test_a_piece_tells_the_same_as_its_bytes_one_by_one(data: bytes, is_masked: bool) -> None:
+    at_once, one_by_one = (framing.FrameScanner(from_client=is_masked) for _ in range(2))
+    at_once.feed(data)
+    fed(one_by_one, data, list(range(len(data))))
+    for name in ("is_lost", "is_closed", "is_between_frames"):
+        assert getattr(at_once, name) == getattr(one_by_one, name)
+
+
 @given(st.lists(st.one_of(frames(masked=False), st.just(PONG))), CUTS)
 def test_a_pong_that_is_unwanted_is_taken_out_however_it_comes(sent: list[bytes], cuts: list[int]) -> None:
     scanner = framing.FrameScanner(from_client=False)
