@@ -62,6 +62,7 @@ class Flow:
         self._kept = bytearray() if kept_bytes else None
         self._buffer: memoryview | None = None
         self._pending: memoryview = memoryview(lead)
+        self._has_more = True  # at the source, perhaps: what was taken last filled all the room that there was
         self.is_read = framing.kind == http1.NONE or (framing.kind == http1.LENGTH and framing.length == 0)
 
     @property
@@ -103,6 +104,7 @@ class Flow:
             BrokenError: a pipe fails.
         """
         moved = False
+        self._has_more = True
         for _ in range(_TURNS):
             if self._pending:
                 before = len(self._pending)
@@ -110,7 +112,7 @@ class Flow:
                 moved = moved or len(self._pending) < before
                 if self._pending:
                     break
-            if self.is_read or not self._take():
+            if self.is_read or not (self._has_more and self._take()):
                 break
             moved = True
         return moved
@@ -157,6 +159,7 @@ class Flow:
             self.is_read = True
             self._pending = memoryview(bodies.encode_last_chunk() if self._makes_chunks else b"")
             return True
+        self._has_more = count == len(view)
         self._left -= count
         self.is_read = is_bounded and self._left == 0
         piece: bytes | memoryview = view[:count]

@@ -40,11 +40,13 @@ def carry(
     keeper = _Keeper() if is_websocket else None
     out = _Way(client, upstream, keeper.requests if keeper else None, probe_seconds=probe_seconds)
     back = _Way(upstream, client, keeper.answers if keeper else None, probe_seconds=probe_seconds)
+    waiter = _Waiter(out, back)
     said_at = clock.monotonic()
     while True:
         try:
-            moved = out.advance()
-            back.advance()
+            moved = out.is_ready and out.advance()
+            if back.is_ready:
+                back.advance()
         except BrokenError:
             return  # nobody is left to carry bytes to
         if out.is_over and back.is_over:
@@ -57,8 +59,9 @@ def carry(
             if left <= 0:
                 said_at, left = now, keep_alive_seconds
                 if keeper.ping(out.flow):
+                    out.is_ready = True
                     continue
-        if not _wait(out, back, left) and (out.is_cut or back.is_cut):
+        if not waiter.wait(left) and (out.is_cut or back.is_cut):
             return
 
 
@@ -66,6 +69,9 @@ class _Way:
     """One direction, the half-close at its end included.
 
     Attributes:
+        reads: It waits for its source.
+        writes: It waits for its sink, the last word to it included.
+        is_ready: What it waits for has come, perhaps.
         has_ended: Nothing more is taken from the source.
         is_over: Nothing more goes to the sink.
         is_cut: Because nobody is there.
@@ -74,8 +80,11 @@ class _Way:
     def __init__(self, source: Pipe, sink: Pipe, scanner: framing.FrameScanner | None, *, probe_seconds: int) -> None:
         self.source = source
         self.sink = sink
-        self.has_ended = False
         self.flow = Flow(source, sink, _UNTIL_CLOSE, out=_UNTIL_CLOSE, edit=None if scanner is None else scanner.feed)
+        self.reads = True
+        self.writes = False
+        self.is_ready = True
+        self.has_ended = False
         self.is_over = False
         self.is_cut = False
         self._probe_seconds = probe_seconds
@@ -88,33 +97,37 @@ class _Way:
         """
         if self.is_over:
             return False
+        flow = self.flow
         try:
-            moved = self.flow.advance()
+            moved = flow.advance()
         except BrokenError as error:
             if error.pipe is self.source:
                 raise
             self.cut()
             return False
-        if self.flow.is_read and not self.has_ended:
-            self.has_ended = True
-            probing.probe(self.source.socket, seconds=self._probe_seconds)
-        if self.flow.is_done:
-            self.is_over = self.sink.end_sending()
+        self.writes = flow.wants_to_write
+        self.reads = not (flow.is_read or self.writes)
+        if flow.is_read:
+            self._follow_end()
         return moved
 
     def cut(self) -> None:
         """There is nobody at its end. What came from there before may still be on its way."""
-        self.is_over = self.is_cut = self.has_ended = True
+        self._end()
+        self.is_cut = self.has_ended = True
 
-    @property
-    def reads(self) -> bool:
-        """It waits for its source."""
-        return not self.is_over and self.flow.wants_to_read
+    def _follow_end(self) -> None:
+        if not self.has_ended:
+            self.has_ended = True
+            probing.probe(self.source.socket, seconds=self._probe_seconds)
+        if self.flow.is_done:
+            self.writes = True
+            if self.sink.end_sending():
+                self._end()
 
-    @property
-    def writes(self) -> bool:
-        """It waits for its sink, the last word to it included."""
-        return not self.is_over and (self.flow.wants_to_write or self.flow.is_done)
+    def _end(self) -> None:
+        self.reads = self.writes = self.is_ready = False
+        self.is_over = True
 
 
 class _Keeper:
@@ -135,22 +148,41 @@ class _Keeper:
         return True
 
 
-def _wait(out: _Way, back: _Way, seconds: float | None) -> bool:
-    """Sleep until one of them can go on, or somebody has gone without whom they will not; False if time is over."""
-    poller = select.poll()
-    unasked: dict[int, _Way] = {}
-    for reader, writer in ((out, back), (back, out)):
-        pipe = reader.source
-        if reader.reads and pipe.has_pending:
-            return True
-        events = pipe.interest(reading=reader.reads, writing=writer.writes)
-        if events:
-            poller.register(pipe, events)
-        elif not writer.is_over:  # an error is told without being asked for
-            poller.register(pipe, 0)
-            unasked[pipe.fileno()] = writer
-    ready = poller.poll(None if seconds is None else seconds * 1000)
-    for number, found in ready:
-        if found & _GONE and number in unasked:
-            unasked[number].cut()
-    return bool(ready)
+class _Waiter:
+    """Sleeps until one of two ways can go on."""
+
+    def __init__(self, out: _Way, back: _Way) -> None:
+        # Of each end: the way that begins there, and the one that leads there.
+        self._ends = {out.source.fileno(): (out, back), back.source.fileno(): (back, out)}
+        self._wanted: list[int | None] = []
+        self._poller = select.poll()
+
+    def wait(self, seconds: float | None) -> bool:
+        """Until then, or somebody has gone without whom they will not; False if time is over."""
+        wanted: list[int | None] = []
+        for reader, writer in self._ends.values():
+            pipe = reader.source
+            reader.is_ready = writer.is_ready = reader.reads and pipe.has_pending
+            if reader.is_ready:
+                return True
+            events = pipe.interest(reading=reader.reads, writing=writer.writes)
+            # An error is told without being asked for.
+            wanted.append(events if events or not writer.is_over else None)
+        if wanted != self._wanted:  # else it is as it was the last time, as it is most of the time
+            self._register(wanted)
+        ready = self._poller.poll(None if seconds is None else seconds * 1000)
+        for number, found in ready:
+            reader, writer = self._ends[number]
+            if reader.reads or writer.writes:
+                reader.is_ready = reader.is_ready or reader.reads
+                writer.is_ready = writer.is_ready or writer.writes
+            elif found & _GONE:
+                writer.cut()
+        return bool(ready)
+
+    def _register(self, wanted: list[int | None]) -> None:
+        self._wanted = wanted
+        self._poller = select.poll()
+        for number, events in zip(self._ends, wanted, strict=True):
+            if events is not None:
+                self._poller.register(number, events)

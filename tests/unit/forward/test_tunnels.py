@@ -109,6 +109,29 @@ def test_either_side_may_speak_first(upstream: tuple[socket.socket, socket.socke
         assert read(line.server, 2) == b"me"
 
 
+class Counted(Pipe):
+    """Counts how often something was to be received."""
+
+    reads = 0
+
+    def receive_into(self, buffer: memoryview) -> int | None:
+        self.reads += 1
+        return super().receive_into(buffer)
+
+
+def test_a_small_message_costs_one_read_of_where_it_comes_from() -> None:
+    line = Line(upstream=tcp_pair())
+    near, far = line.pipes = tuple(Counted(pipe.socket) for pipe in line.pipes)
+    line.thread.start()
+    for _ in range(10):
+        line.client.sendall(b"ping")
+        assert read(line.server, 4) == b"ping"
+        line.server.sendall(b"pong")
+        assert read(line.client, 4) == b"pong"
+    assert max(near.reads, far.reads) <= 11  # and one at the beginning, when nothing may be there
+    line.close()
+
+
 def test_what_was_read_ahead_of_the_tunnel_goes_first() -> None:
     line = Line(upstream=tcp_pair())
     line.pipes[0].ahead, line.pipes[1].ahead = b"hel", b"wor"
