@@ -140,7 +140,7 @@ def _settle(
 
 def _is_safe(client: AgentClient, process_id: str, *, began: float) -> bool:
     """Whether the agent of now was there before the first attempt, or knows the process."""
-    look = Deadline(HEALTH_SECONDS, clock=client.clock)
+    look = Deadline(min(HEALTH_SECONDS, client.grace), clock=client.clock)
     health = client.health(wakes=False, deadline=look)
     if health.uptime is not None and health.uptime > client.clock.monotonic() - began:
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -9,12 +10,13 @@ import pytest
 from tests.support.agent_client import States
 from tests.support.clock import FakeClock
 from tests.support.process_peer import HEAD, ProcessPeer
-from tests.support.scripted import CUT, Answer, Received, ScriptedServer, answer, json_answer, text_answer
+from tests.support.scripted import CUT, SILENT, Answer, Received, ScriptedServer, answer, json_answer, text_answer
 from vmnest import errors
 from vmnest.agent import arguments, starting
 from vmnest.agent.client import AgentClient
 from vmnest.agent.outputs import Exit, ProcessInfo
 from vmnest.deadline import Deadline
+from vmnest.transport import Transport
 
 COMMAND = arguments.Command("x", ["-v"])
 DONE = {"exit_code": 0, "signal": None, "timed_out": False}
@@ -151,6 +153,17 @@ def test_an_agent_that_is_gone_for_good_is_given_up(connect_agent: Any, fake_clo
         start(connect_agent(server, grace=10.0))
     assert caught.value.details["outcome"] == "unknown"
     assert fake_clock.monotonic() < 30
+
+
+def test_an_agent_that_accepts_and_never_answers_is_given_up(agent_transport: Transport) -> None:
+    begin = time.monotonic()
+    with ScriptedServer(SILENT, repeat_last=True) as server, pytest.raises(errors.AgentUnreachableError) as caught:
+        client = AgentClient(server.url, headers=lambda refused: [], transport=agent_transport, port=8080, grace=0.2)
+        client.exec("x", timeout=0.1)
+    assert time.monotonic() - begin < 5
+    assert caught.value.details["outcome"] == "unknown"
+    assert isinstance(caught.value.__cause__, errors.ReadTimeoutError)
+    assert [each.method for each in server.requests].count("POST") == 1
 
 
 def test_a_deadline_ends_the_attempts(connect_agent: Any, fake_clock: FakeClock) -> None:
