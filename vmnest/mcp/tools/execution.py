@@ -56,7 +56,7 @@ def sandbox_run(
         egress_allow: Hosts that a local sandbox may reach, *.HOST too, or "internet"; none by default.
         memory: MiB.
         max_bytes: Bytes of each stream to return (20000).
-        local: true: this machine; false: AWS.
+        local: true: this machine; false: AWS. Best left out.
 
     Returns:
         exit_code, success, stdout and stderr as {text, truncated, ...}, shell; running, name, id if it goes on.

@@ -23,7 +23,7 @@ def infra_outputs(
         setup_file: Those of this sandbox.yaml.
         project: Those of this project.
         stack: Those of this stack.
-        local: true: this machine; false: AWS.
+        local: true: this machine; false: AWS. Best left out.
 
     Returns:
         ready; image_arn, role_arn and egress_connector_arn as {value, source}; region, project, stack.
@@ -51,7 +51,7 @@ def infra_preview(
     Args:
         setup_file: A sandbox.yaml; by default the one here.
         stack: The stack to choose.
-        local: true: this machine; false: AWS.
+        local: true: this machine; false: AWS. Best left out.
 
     Returns:
         stacks: of each has_changes, steps, notes.

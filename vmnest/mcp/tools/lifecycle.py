@@ -53,8 +53,8 @@ def sandbox_create(
         idle: Seconds without a request until it is suspended (900).
         max_duration: Seconds until it ends in any case (28800).
         labels: Labels of your own.
-        replace: End the sandbox that has the name.
-        local: true: this machine; false: AWS.
+        replace: End the sandbox that has the name, with all in it.
+        local: true: this machine; false: AWS. Best left out.
 
     Returns:
         The sandbox: name, state, microvm_id, endpoint, expires_at and more.
@@ -191,7 +191,7 @@ def sandbox_wait(
 
 
 TOOLS = (
-    Tool(sandbox_create, title="Make a sandbox", is_open=True),
+    Tool(sandbox_create, title="Make a sandbox", destroys=True, is_open=True),
     Tool(sandbox_start, title="Resume a sandbox", repeatable=True),
     Tool(sandbox_list, title="List sandboxes", reads=True),
     Tool(sandbox_status, title="Show a sandbox's state", reads=True),

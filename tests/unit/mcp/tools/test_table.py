@@ -19,6 +19,11 @@ def test_the_whole_list_stays_small():
     assert len(jsonrpc.to_line([tool.describe() for tool in TOOLS.values()])) <= MOST_BYTES
 
 
+@pytest.mark.parametrize("name", ["sandbox_create", "sandbox_remove", "sandbox_fs_write", "image_remove"])
+def test_what_may_take_the_place_of_something_is_told_as_destructive(name):
+    assert TOOLS[name].describe()["annotations"]["destructiveHint"] is True
+
+
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_tool_is_one_that_every_host_takes(name):
     described = TOOLS[name].describe()
