@@ -30,7 +30,7 @@ def freeze_once(running: "machine.NamespaceMachine", console: str) -> int:
 
 
 def main() -> None:
-    from vmnest.local.drivers import Launch, machine, namespace, selection
+    from vmnest.local.drivers import Launch, channel, namespace, selection
 
     request = json.load(sys.stdin)
     cell = selection.prepare(
@@ -54,11 +54,11 @@ def main() -> None:
         command=tuple(part.replace("{python}", cell.interpreter.path) for part in request["command"]),
     )
     running = driver.start(launch, on_end=lambda _ended: over.set())
-    grown = freeze_once(running, os.path.join(folder, machine.CONSOLE_NAME)) if request["freeze"] else None
+    grown = freeze_once(running, os.path.join(folder, channel.CONSOLE_NAME)) if request["freeze"] else None
     over.wait(120)
     ended = running.ended
     driver.close()
-    with open(os.path.join(folder, machine.CONSOLE_NAME), encoding="utf-8") as reader:
+    with open(os.path.join(folder, channel.CONSOLE_NAME), encoding="utf-8") as reader:
         console = reader.read()
     print(
         json.dumps(

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from .. import errors, rendezvous
-from .drivers import interface
-from .drivers.machine import CONSOLE_NAME
+from .drivers import channel, interface
 
 MEMORY_MIB = 4096
 STEP_SECONDS = 7500.0  # more than two hooks may take, an hour each
@@ -122,7 +121,7 @@ class Cell:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._console = os.path.join(folder, CONSOLE_NAME)
+        self._console = os.path.join(folder, channel.CONSOLE_NAME)
         self._over = threading.Event()
         self.ended: interface.Ended | None = None
 

@@ -18,10 +18,10 @@ from datetime import datetime, timezone
 
 from .. import deadline
 from . import logs, records
+from .drivers import channel
 
 _LOG = logging.getLogger(__name__)
 
-CONSOLE_NAME = "console.log"  # the supervisor's
 TOLD_NAME = "console.told"
 EGRESS_SUFFIX = "/egress"  # of the stream beside a VM's own
 LOOK_SECONDS = 0.2
@@ -53,7 +53,7 @@ class _Tail:
         self.lock = threading.Lock()
         self.group = group
         self.stream = stream
-        self._path = os.path.join(folder, CONSOLE_NAME)
+        self._path = os.path.join(folder, channel.CONSOLE_NAME)
         self._told = os.path.join(folder, TOLD_NAME)
         self._descriptor: int | None = None
         self._is_closed = False

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-CONSOLE_NAME = "console.log"
-ENDED_NAME = "ended.json"
-_EVENTS = 3
 _MAX_CONNECTIONS = 512
 _MAX_DIAL_MILLISECONDS = 60_000
 _ACCEPT_PAUSE_SECONDS = 0.02
@@ -53,9 +50,9 @@ _SIGTERM = 15
 def main() -> None:
     """Read the configuration, make the VM, serve it to its end."""
     os.setsid()
-    kernel.close_all_but(range(_EVENTS + 1))  # what else the daemon had open is none of our business
-    os.set_inheritable(_EVENTS, False)
-    events = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, _EVENTS)
+    kernel.close_all_but(range(channel.EVENTS + 1))  # what else the daemon had open is none of our business
+    os.set_inheritable(channel.EVENTS, False)
+    events = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, channel.EVENTS)
     config = marshal.load(sys.stdin.buffer)  # noqa: S302 - from the daemon that started us
     try:
         supervisor = _launch(config, events)
@@ -122,8 +119,8 @@ class Files:
         """``used``: what lies below the VM's own writes; as long as we live, nobody removes it."""
         os.umask(0o077)
         write = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        self.console = os.open(os.path.join(folder, CONSOLE_NAME), write, 0o600)
-        self.ended = os.open(os.path.join(folder, ENDED_NAME), write, 0o600)
+        self.console = os.open(os.path.join(folder, channel.CONSOLE_NAME), write, 0o600)
+        self.ended = os.open(os.path.join(folder, channel.ENDED_NAME), write, 0o600)
         self.layer = os.open(os.path.join(folder, "layer"), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.used = [os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for path in used]
         for descriptor in self.used:

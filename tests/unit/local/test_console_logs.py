@@ -7,7 +7,7 @@ import time
 import pytest
 
 from vmnest.local import console_logs, faults, logs, options, records
-from vmnest.local.drivers import kernel
+from vmnest.local.drivers import channel, kernel
 
 GROUP, STREAM = "/mine", "all"
 WANTED = {"cloudWatch": {"logGroup": GROUP, "logStream": STREAM}}
@@ -56,7 +56,7 @@ class Console:
     def __init__(self, folder):
         self.folder = str(folder)
         os.makedirs(self.folder, exist_ok=True)
-        self.path = os.path.join(self.folder, console_logs.CONSOLE_NAME)
+        self.path = os.path.join(self.folder, channel.CONSOLE_NAME)
         self.replace(b"")
 
     def print(self, data):
@@ -176,7 +176,7 @@ def test_a_console_that_comes_later_is_told(outputs, kept, tmp_path):
 
 
 def test_a_console_that_cannot_be_read_keeps_nobody_from_ending(outputs, kept, tmp_path, caplog):
-    os.makedirs(tmp_path / "vm" / console_logs.CONSOLE_NAME)
+    os.makedirs(tmp_path / "vm" / channel.CONSOLE_NAME)
     outputs.follow(record(), str(tmp_path / "vm"))
     outputs.finish("microvm-1")
     assert told(kept) == []

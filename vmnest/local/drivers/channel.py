@@ -1,4 +1,4 @@
-"""The control socket of a supervisor: its place, and the frames on it.
+"""The control socket of a supervisor: its place, and the frames on it; and what else both ends must know.
 
 Stand-alone (see ``runtime``). A SOCK_SEQPACKET socket: one datagram is one frame, words of ASCII separated by spaces,
 at most MAX_FRAME_BYTES. It is a protocol between versions, since a supervisor outlives its daemon:
@@ -32,7 +32,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# In a VM's folder, where supervisor and daemon both find them:
 SOCKET_NAME = "s"
+CONSOLE_NAME = "console.log"
+ENDED_NAME = "ended.json"
+EVENTS = 3  # the supervisor's descriptor for the connection that it is born with
 EGRESS_PORT = 3128  # where the way out is, on the loopback interface of a VM that has one
 MAX_FRAME_BYTES = 512
 _MAX_BIND_PATH_BYTES = 107

@@ -22,8 +22,6 @@ from .rubbish import Rubbish
 
 _LOG = logging.getLogger(__name__)
 
-ENDED_NAME = "ended.json"
-CONSOLE_NAME = "console.log"
 SUPERVISOR_LOG_NAME = "supervisor.log"
 LAYER_NAME = "layer"
 STAGE_NAME = "stage"
@@ -355,7 +353,7 @@ def parse_ended(words: list[str]) -> Ended | None:
 def load_ended(folder: str) -> Ended | None:
     """What the supervisor of a VM's folder recorded, or None if it did not live to do so."""
     try:
-        with open(os.path.join(folder, ENDED_NAME), "rb") as reader:
+        with open(os.path.join(folder, channel.ENDED_NAME), "rb") as reader:
             record = json.loads(reader.read(4096))
         return Ended(record["exit_code"], record["signal"], record["reason"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -366,7 +364,7 @@ def record_ended(folder: str, ended: Ended) -> None:
     """Write the record that the supervisor could not write."""
     record = {"exit_code": ended.exit_code, "signal": ended.signal, "reason": ended.reason}
     try:
-        with open(os.path.join(folder, ENDED_NAME), "w", encoding="ascii") as writer:
+        with open(os.path.join(folder, channel.ENDED_NAME), "w", encoding="ascii") as writer:
             writer.write(json.dumps(record) + "\n")
     except OSError as error:  # a full disk, or the folder is gone: the end stays the end
         _LOG.warning("%s: the end could not be recorded: %s", folder, error)

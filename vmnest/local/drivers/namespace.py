@@ -18,13 +18,12 @@ from typing import Any
 
 from ... import errors
 from ...deadline import Deadline
-from . import cgroups, mounts, places, proxying
+from . import cgroups, channel, mounts, places, proxying
 from .init import HOME, READY_DESCRIPTOR
 from .interface import ISOLATION_NAMESPACE, Ended, Launch
 from .interpreter import Interpreter
 from .layers import Skeletons, View, contains
 from .machine import (
-    CONSOLE_NAME,
     LAYER_NAME,
     STAGE_NAME,
     SUPERVISOR_LOG_NAME,
@@ -39,7 +38,6 @@ from .skeleton import AGENT_FOLDER, PROGRAMS_FOLDER
 from .watching import Watcher
 
 START_SECONDS = 30.0
-EVENTS = 3  # the supervisor's descriptor for the connection that it is born with
 PROCESSES = 4096
 _MIB = 2**20
 _SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
@@ -309,7 +307,7 @@ def _spawn_supervisor(cell: Cell, folder: str, *, events: int, config: dict[str,
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     reader, writer = os.pipe()
     # Out of the way of the descriptors that it is to be: onto itself, a dup2 may leave it closed on exec.
-    high = fcntl.fcntl(events, fcntl.F_DUPFD_CLOEXEC, EVENTS + 1)
+    high = fcntl.fcntl(events, fcntl.F_DUPFD_CLOEXEC, channel.EVENTS + 1)
     command = cell.runtime.command("supervisor")
     try:
         pid = os.posix_spawn(
@@ -318,7 +316,7 @@ def _spawn_supervisor(cell: Cell, folder: str, *, events: int, config: dict[str,
             {name: cell.environ[name] for name in _TRACKING if name in cell.environ},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, source, target)
-                for source, target in ((reader, 0), (log, 1), (log, 2), (high, EVENTS))
+                for source, target in ((reader, 0), (log, 1), (log, 2), (high, channel.EVENTS))
             ],
             setsigmask=(),
             setsigdef=_SIGNALS,
@@ -367,7 +365,7 @@ def _failure(
     return StartFailedError(message, step=step, number=number, hint=f"The last output was:\n{shown}" if shown else None)
 
 
-def read_tail(folder: str, *, names: Sequence[str] = (CONSOLE_NAME, SUPERVISOR_LOG_NAME)) -> str:
+def read_tail(folder: str, *, names: Sequence[str] = (channel.CONSOLE_NAME, SUPERVISOR_LOG_NAME)) -> str:
     """The end of what the main process, or else the supervisor, printed."""
     for name in names:
         try:
