@@ -1,7 +1,8 @@
 """The guest that is part of this package, as a directory.
 
-It is one already in a checkout, an install and a copy. Inside a zip archive it is not: it is unpacked once, into a
-folder of ours that is named by its content, and looked at before each use.
+It is one already in a checkout, an install and a copy. Inside a zip archive it is not, and where they were made with an
+odd umask it would make another image: then it is unpacked once, into a folder of ours that is named by its content, and
+looked at before each use.
 """
 
 from __future__ import annotations
@@ -33,10 +34,24 @@ def find(environ: Mapping[str, str]) -> str:
     """The directory's path.
 
     Raises:
-        errors.GuestImageError: the archive's guest cannot be unpacked.
+        errors.GuestImageError: it cannot be unpacked.
     """
     path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_guest")
-    return os.path.realpath(path) if os.path.isdir(path) else unpack(read(), environ=environ)
+    if os.path.isdir(path) and _has_plain_modes(path):
+        return os.path.realpath(path)
+    return unpack(read(), environ=environ)
+
+
+def _has_plain_modes(path: str) -> bool:
+    """Modes are part of the image, and those who share one need not share a umask."""
+    if systems.user_id() is None:  # Windows, where files have none
+        return True
+    return all(stat.S_IMODE(mode) == _plain_mode(mode) for _, mode in _list_modes(path))
+
+
+def _plain_mode(mode: int) -> int:
+    """That of a checkout with the usual umask."""
+    return 0o755 if stat.S_ISDIR(mode) else 0o644
 
 
 def read() -> dict[str, bytes]:
@@ -108,9 +123,8 @@ def _holds(path: str, files: Mapping[str, bytes]) -> bool:
     for name in files:
         wanted.update(dict.fromkeys(_parents(name), stat.S_IFDIR))
     try:
-        return dict(_list_kinds(path)) == wanted and all(
-            _read(os.path.join(path, name)) == data for name, data in files.items()
-        )
+        found = {name: stat.S_IFMT(mode) for name, mode in _list_modes(path)}
+        return found == wanted and all(_read(os.path.join(path, name)) == data for name, data in files.items())
     except OSError:
         return False
 
@@ -120,10 +134,12 @@ def _parents(name: str) -> Iterator[str]:
         yield name
 
 
-def _list_kinds(path: str) -> Iterator[tuple[str, int]]:
+def _list_modes(path: str) -> Iterator[tuple[str, int]]:
+    """Whatever is below, with its type and mode; byte code is not part of the guest."""
     for here, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if name != "__pycache__"]
         for place in (os.path.join(here, name) for name in (*folders, *names)):
-            yield os.path.relpath(place, path).replace(os.sep, "/"), stat.S_IFMT(os.lstat(place).st_mode)
+            yield os.path.relpath(place, path).replace(os.sep, "/"), os.lstat(place).st_mode
 
 
 def _read(path: str) -> bytes:
@@ -157,11 +173,8 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def _set_modes(folder: str) -> None:
-    """Those of a checkout, whatever the umask: modes are part of the image. The folder itself is nobody else's."""
-    for here, folders, names in os.walk(folder):
-        for name in (*folders, *names):
-            place = os.path.join(here, name)
-            mode = 0o755 if name in folders else 0o644
-            if stat.S_IMODE(os.stat(place).st_mode) != mode:
-                os.chmod(place, mode)
+def _set_modes(path: str) -> None:
+    """Whatever the umask. The folder itself is nobody else's."""
+    for name, mode in _list_modes(path):
+        if stat.S_IMODE(mode) != _plain_mode(mode):
+            os.chmod(os.path.join(path, name), _plain_mode(mode))

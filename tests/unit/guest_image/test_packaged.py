@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import threading
 from collections.abc import Callable
@@ -24,16 +25,38 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return {"HOME": str(tmp_path)}
 
 
-def test_files_are_taken_where_they_are(environ: dict[str, str], tmp_path: Path) -> None:
-    assert packaged.find(environ) == str(ROOT / "guest")
-    assert not list(tmp_path.iterdir())
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An install's guest, as a umask of 022 makes it."""
+    package = tmp_path / "site" / "vmnest"
+    guest = package / "_guest"
+    shutil.copytree(ROOT / "guest", guest, ignore=shutil.ignore_patterns("__pycache__"))
+    for place in guest.rglob("*"):
+        place.chmod(0o755 if place.is_dir() else 0o644)
+    monkeypatch.setattr(packaged, "__file__", str(package / "guest_image" / "packaged.py"))
+    return guest
 
 
-def test_what_is_read_is_what_the_image_is_made_of(environ: dict[str, str]) -> None:
+def test_files_are_taken_where_they_are(environ: dict[str, str], tmp_path: Path, installed: Path) -> None:
+    (installed / "agentd" / "__pycache__").mkdir(mode=0o700)
+    assert packaged.find(environ) == str(installed)
+    assert not (tmp_path / ".agent_sandbox").exists()
+
+
+def test_the_umask_of_an_install_makes_no_other_image(environ: dict[str, str], installed: Path) -> None:
+    with pack(packaged.find(environ)) as package:
+        digest = package.digest
+    for place in installed.rglob("*"):
+        place.chmod(0o2775 if place.is_dir() else 0o664)
+    with pack(packaged.find(environ)) as package:
+        assert package.digest == digest
+
+
+def test_what_is_read_is_what_the_image_is_made_of(environ: dict[str, str], installed: Path) -> None:
     files = packaged.read()
     assert not [name for name in files if name.endswith(".pyc")]
     assert {"Dockerfile", ".dockerignore", "agentd/serve.py"} <= set(files)
-    with pack(packaged.unpack(files, environ=environ)) as unpacked, pack(str(ROOT / "guest")) as direct:
+    with pack(packaged.unpack(files, environ=environ)) as unpacked, pack(str(installed)) as direct:
         assert unpacked.digest == direct.digest
 
 
