@@ -21,11 +21,7 @@ USAGE = "vmnest [options] COMMAND ..."
 EXAMPLE = "vmnest --local run -- echo hello"
 
 OPTIONS = (
-    ("--local", "work on this machine instead of AWS"),
-    ("--region REGION", "AWS region"),
-    ("--json", "print one JSON object; an error goes to stderr as one too"),
-    ("-q, --quiet", "print results only: no progress, no remarks"),
-    ("--debug", "show a traceback with an error"),
+    *((f"{', '.join(flags)} {value}".rstrip(), meaning) for flags, value, meaning in verbs.GLOBAL_OPTIONS),
     ("-h, --help", "show this help, or a command's: vmnest exec --help"),
     ("--version", "show the version"),
     ("--man", "print a man page (vmnest --man | man -l -)"),

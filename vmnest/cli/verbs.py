@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPLETE",
+    "GLOBAL_OPTIONS",
     "GROUPS",
     "OTHER_WORDS",
     "VERBS",
@@ -22,6 +23,15 @@ __all__ = [
 ]
 
 COMPLETE = "--complete"  # for shells alone, and the first word of all: see ``completing``
+
+# What every verb has: spellings, what the value is called (a switch has none), and the meaning.
+GLOBAL_OPTIONS = (
+    (("--local",), "", "work on this machine instead of AWS"),
+    (("--region",), "REGION", "AWS region"),
+    (("--json",), "", "print one JSON object; an error goes to stderr as one too"),
+    (("-q", "--quiet"), "", "print results only: no progress, no remarks"),
+    (("--debug",), "", "show a traceback with an error"),
+)
 
 
 class Verb:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 
 from .. import errors
+from . import verbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -220,11 +221,11 @@ class Parser:
 
 def add_globals(parser: Parser) -> None:
     """Add the options that every verb has."""
-    parser.switch("--local", help="work on this machine instead of AWS")
-    parser.option("--region", metavar="REGION", help="AWS region")
-    parser.switch("--json", help="print one JSON object; an error goes to stderr as one too")
-    parser.switch("-q", "--quiet", help="print results only: no progress, no remarks")
-    parser.switch("--debug", help="show a traceback with an error")
+    for flags, value, meaning in verbs.GLOBAL_OPTIONS:
+        if value:
+            parser.option(*flags, metavar=value, help=meaning)
+        else:
+            parser.switch(*flags, help=meaning)
     parser.switch("-h", "--help", help="show this help")
 
 
