@@ -68,7 +68,7 @@ def _members(data: dict[str, object]) -> Iterator[tuple[str, object]]:
 def _readable(member: str, value: object) -> object:
     if member == "max_duration_seconds" and isinstance(value, int):
         return render.render_duration(value)
-    if member == "memory":
+    if member in ("memory", "disk"):
         return f"{value} MiB"
     if member == "idle_policy" and isinstance(value, dict):
         return _policy(value)

@@ -10,7 +10,7 @@ from ..deadline import SYSTEM_CLOCK, Clock, Deadline
 from ..wire import names
 from .microvms import MicroVM, MicroVMs
 
-__all__ = ["ENDED_BY_REQUEST", "ended", "wait_until"]
+__all__ = ["ENDED_BY_REQUEST", "advice", "ended", "wait_until"]
 
 _FIRST_DELAY_SECONDS = 0.1
 _LAST_DELAY_SECONDS = 2.0
@@ -69,9 +69,16 @@ def ended(microvm: MicroVM) -> errors.MicroVMEndedError:
         reason = f"a request ended it ({reason})"
     return errors.MicroVMEndedError(
         f"MicroVM {microvm.microvm_id} is {microvm.state}{': ' if reason else ''}{reason}",
-        hint="Make a new sandbox.",
+        hint=advice(microvm.state_reason),
         details={"microvm_id": microvm.microvm_id, "state": microvm.state, "state_reason": microvm.state_reason},
     )
+
+
+def advice(reason: object) -> str:
+    """What to do after an end for that reason."""
+    if isinstance(reason, str) and "memory limit" in reason:
+        return "Make a new sandbox, with more memory: --memory (Python, MCP: memory)."
+    return "Make a new sandbox."
 
 
 def _too_late(microvm: MicroVM, states: Collection[str], deadline: Deadline) -> errors.WaitTimeoutError:

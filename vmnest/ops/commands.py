@@ -141,7 +141,13 @@ def run_command(
     with creation.start(_passing_name(), demand or creation.Demand(), local=local, region=region) as sandbox:
         if on_ready is not None:
             on_ready()
-        return _run(sandbox, command, front=front)
+        try:
+            return _run(sandbox, command, front=front)
+        except errors.MicroVMEndedError as error:
+            from ..control import waiting
+
+            error.hint = waiting.advice(error.details.get("state_reason"))  # there is no name that has to be forgotten
+            raise
 
 
 def spawn(

@@ -144,6 +144,10 @@ def test_a_refusal_says_what_to_do(status: int) -> None:
     assert from_endpoint(status).hint
 
 
+def test_another_server_on_the_agents_port_is_thought_of() -> None:
+    assert "on port 8080" in (from_endpoint(501).hint or "")
+
+
 def test_a_process_without_a_terminal_is_started_anew_with_the_size_of_one() -> None:
     assert "pty=(80, 24)" in (from_agent(409, {"detail": "it has none", "code": "no_pty"}).hint or "")
 

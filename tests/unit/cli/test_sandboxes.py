@@ -107,11 +107,12 @@ def test_inspect_is_json_with_all_that_is_known_and_no_secret(
     assert json.loads(capfd.readouterr().out) == data
 
 
-def test_ps_says_the_unit_of_a_local_sandboxs_memory(
+def test_ps_says_the_unit_of_a_local_sandboxs_memory_and_disk(
     known: registry.Registry, serve: Serve, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     put(known, "web")
-    text = show(serve, monkeypatch, capfd, localDetails={"cpus": None, "memory": 512, "egress": []})
+    text = show(serve, monkeypatch, capfd, localDetails={"cpus": None, "memory": 512, "disk": 8192, "egress": []})
     shown = members(text)
     assert shown["memory"].strip() == "512 MiB"
+    assert shown["disk"].strip() == "8192 MiB"
     assert "cpus" not in shown

@@ -62,6 +62,13 @@ def test_an_end_by_request_does_not_read_as_a_success(controls: Controls):
     assert caught.value.details["state_reason"] == "Success."
 
 
+def test_an_end_for_want_of_memory_says_how_there_is_more(controls: Controls):
+    made = controls(*states("TERMINATED", reason="MicroVM exceeded its memory limit of 256 MiB."))
+    with pytest.raises(errors.MicroVMEndedError) as caught:
+        wait(made, names.RUNNING)
+    assert "--memory" in (caught.value.hint or "")
+
+
 def test_an_end_without_a_reason_is_one_too(controls: Controls):
     made = controls(*states("TERMINATED"))
     with pytest.raises(errors.MicroVMEndedError, match="no reason"):

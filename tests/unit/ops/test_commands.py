@@ -89,6 +89,16 @@ def test_it_is_gone_after_an_error_too(here: LocalCloud) -> None:
     assert {item["state"] for item in items} <= {"TERMINATING", "TERMINATED"}
 
 
+def test_that_it_ended_by_itself_is_told_without_a_name_that_is_gone_too(here: LocalCloud) -> None:
+    def end() -> None:
+        for item in here.client().list_microvms()["items"]:
+            here.client().terminate_microvm(microvmIdentifier=item["microvmId"])
+
+    with pytest.raises(errors.MicroVMEndedError) as caught:
+        commands.run_command(command=commands.Command(["true"]), on_ready=end)
+    assert caught.value.hint == "Make a new sandbox."
+
+
 # -- exec --------------------------------------------------------------------------------------------------------------
 
 
