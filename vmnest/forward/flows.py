@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..wire import bodies, buffers, http1
-from ..wire.pipes import Pipe
+from ..wire.pipes import LITTLE_BYTES, Pipe
 from . import heads
 
 __all__ = ["BrokenError", "Flow"]
@@ -62,7 +62,7 @@ class Flow:
         self._kept = bytearray() if kept_bytes else None
         self._buffer: memoryview | None = None
         self._pending: memoryview = memoryview(lead)
-        self._has_more = True  # at the source, perhaps: what was taken last filled all the room that there was
+        self._has_more = True  # at the source, perhaps: what was taken last was not little
         self.is_read = framing.kind == http1.NONE or (framing.kind == http1.LENGTH and framing.length == 0)
 
     @property
@@ -159,7 +159,7 @@ class Flow:
             self.is_read = True
             self._pending = memoryview(bodies.encode_last_chunk() if self._makes_chunks else b"")
             return True
-        self._has_more = count == len(view)
+        self._has_more = count >= LITTLE_BYTES
         self._left -= count
         self.is_read = is_bounded and self._left == 0
         piece: bytes | memoryview = view[:count]

@@ -15,10 +15,11 @@ import threading
 
 from . import buffers
 
-__all__ = ["Pipe"]
+__all__ = ["LITTLE_BYTES", "Pipe"]
+
+LITTLE_BYTES = 4096  # less than this at once is a message by itself, most of the time: it waits for no more
 
 _RECEIVE_BYTES = 65536
-_LITTLE_BYTES = 4096
 
 
 class Pipe:
@@ -77,7 +78,7 @@ class Pipe:
         """The same into a buffer that is not empty: how many bytes; 0 at the end, None if nothing is there now.
 
         What else is there then shows in a poll, or in ``has_pending``. TLS gives 16 KiB at a time: it is asked until
-        the buffer is full or nothing is there, unless it gives little, which is a message by itself most of the time.
+        the buffer is full or nothing is there, unless it gives little.
         """
         if self.ahead:
             taken, self.ahead = self.ahead[: len(buffer)], self.ahead[len(buffer) :]
@@ -88,7 +89,7 @@ class Pipe:
 
     def _receive_more(self, buffer: memoryview, count: int) -> int:
         more: int | None = count
-        while more and more >= _LITTLE_BYTES and count < len(buffer):
+        while more and more >= LITTLE_BYTES and count < len(buffer):
             try:
                 more = self._receive_into(buffer[count:])
             except OSError as error:
