@@ -164,8 +164,8 @@ def _endpoint_error(status: int, headers: Headers, text: str, *, port: int) -> e
         )
     return errors.EndpointError(
         f"the sandbox's endpoint answered with status {status}{said}",
-        hint="Does something between here and the sandbox (a proxy, a login page) answer in its place, or a server in it "
-        f"that is not the agent, on port {port}?",
+        hint="Does something between here and the sandbox (a proxy, a login page) answer in its place, or a server in "
+        f"it that is not the agent, on port {port}?",
         details=details,
     )
 

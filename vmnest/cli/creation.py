@@ -105,7 +105,9 @@ def _add_how_long_it_lives(parser: words.Parser) -> None:
         kind=values.parse_seconds_from(1, names.LONGEST_LIFE_SECONDS),
         help=f"end it after so long in any case, suspended or not (default, and most: {names.LONGEST_LIFE_SECONDS})",
     )
-    parser.switch("--no-auto-resume", help="once suspended, no request resumes it; vmnest start and exec do")
+    parser.switch(
+        "--no-auto-resume", help="once suspended, no request alone resumes it; vmnest start does, and commands that use it"
+    )
 
 
 def _add_what_it_reaches(parser: words.Parser) -> None:
