@@ -106,7 +106,8 @@ def _add_how_long_it_lives(parser: words.Parser) -> None:
         help=f"end it after so long in any case, suspended or not (default, and most: {names.LONGEST_LIFE_SECONDS})",
     )
     parser.switch(
-        "--no-auto-resume", help="once suspended, no request alone resumes it; vmnest start does, and commands that use it"
+        "--no-auto-resume",
+        help="once suspended, no request alone resumes it; vmnest start does, and commands that use it",
     )
 
 
