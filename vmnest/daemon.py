@@ -240,11 +240,11 @@ def _spawn(folder: str, *, ready_fd: int, environ: Mapping[str, str]) -> subproc
 
 
 # What a daemon needs of its starter's environment. It outlives the starter and serves others: credentials that the
-# starter has, for AWS or anything else, are none of its business. By the last three CI systems find what to clean up.
+# starter has, for AWS or anything else, are none of its business.
 _PASSED_ON = frozenset(
     {"HOME", "PATH", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR"}
     | {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
-    | {"RUNNER_TRACKING_ID", "BUILD_ID", "JENKINS_NODE_COOKIE"}
+    | {*rendezvous.TRACKING_VARIABLES}
 )
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "RETIRE_PATH",
     "SHUTDOWN_PATH",
     "STATUS_PATH",
+    "TRACKING_VARIABLES",
     "VMS_FOLDER",
     "Daemon",
     "Keys",
@@ -74,6 +75,8 @@ STATUS_PATH = "/vmnest/status"
 SHUTDOWN_PATH = "/vmnest/shutdown"
 RETIRE_PATH = "/vmnest/retire"  # ends the daemon if nothing runs; its answer's member "retired" says whether
 
+# By these CI systems find, and end, what a job has left behind: the daemon and its supervisors keep them.
+TRACKING_VARIABLES = ("RUNNER_TRACKING_ID", "BUILD_ID", "JENKINS_NODE_COOKIE")
 # The settings that the daemon reads when it starts.
 ITS_SETTINGS = ("local_isolation", "local_visible", "local_disk")
 # The services that the daemon answers, as they are spelt in AWS_ENDPOINT_URL_<SERVICE>.

@@ -1,7 +1,7 @@
 """``python -m vmnest.local --folder DIR --ready-fd N``: the daemon's program, spawned by the client's side.
 
 It writes one line to descriptor N once it serves, or cannot (see ``rendezvous.build_ready``), and closes it. It keeps
-the CI systems' tracking variables (RUNNER_TRACKING_ID, BUILD_ID, JENKINS_NODE_COOKIE): they clean up by them.
+the CI systems' variables (``rendezvous.TRACKING_VARIABLES``).
 
 With ``--trial`` instead of a descriptor it is no daemon: it makes one sandbox, removes it, writes to standard output in
 one line of JSON what came of it (see ``trial``), and ends.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ... import errors
+from ... import errors, rendezvous
 from ...deadline import Deadline
 from . import cgroups, channel, mounts, places, proxying
 from .init import HOME, READY_DESCRIPTOR
@@ -43,8 +43,6 @@ _MIB = 2**20
 _SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 _CONSOLE_SHOWN_BYTES = 2000
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# CI systems end what a job left behind by these: a supervisor keeps them, as the daemon does.
-_TRACKING = ("RUNNER_TRACKING_ID", "BUILD_ID", "JENKINS_NODE_COOKIE")
 # What `-m agentd.serve` does, without the 3 ms that runpy takes to be imported.
 _AGENT_BOOT = f"import sys; sys.path.insert(0, {AGENT_FOLDER!r}); from agentd import serve; sys.exit(serve.main())"
 
@@ -313,7 +311,7 @@ def _spawn_supervisor(cell: Cell, folder: str, *, events: int, config: dict[str,
         pid = os.posix_spawn(
             command[0],
             command,
-            {name: cell.environ[name] for name in _TRACKING if name in cell.environ},
+            {name: cell.environ[name] for name in rendezvous.TRACKING_VARIABLES if name in cell.environ},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, source, target)
                 for source, target in ((reader, 0), (log, 1), (log, 2), (high, channel.EVENTS))
