@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,11 @@ def test_what_no_program_can_get_is_refused_by_name(
     with pytest.raises(errors.BadArgumentError) as caught:
         sandbox.exec("echo", args, env=env)
     assert caught.value.details["field"] == field
+    wrong: Any = PurePosixPath("/work")
+    with pytest.raises(errors.BadArgumentError, match="cwd must be text, not PurePosixPath"):
+        sandbox.exec("pwd", cwd=wrong)
+    with pytest.raises(errors.BadArgumentError, match="path must be text, not PurePosixPath"):
+        sandbox.files.list(wrong)
 
 
 def test_an_argument_beyond_the_kernels_limit_is_a_typed_error(sandbox: Sandbox) -> None:

@@ -48,7 +48,10 @@ def parse_seconds(text: str) -> float:
     """``90``, ``0.5``, or with a unit ``90s``, ``15m``, ``2h``."""
     seconds = _seconds(text)
     if not seconds:
-        raise ValueError(f"must be a number of seconds above 0, or 90s, 15m, 2h: {text!r}")
+        from ..deadline import LONGEST_SECONDS
+
+        most = f"{LONGEST_SECONDS:.0f} s"
+        raise ValueError(f"must be a number of seconds above 0, or 90s, 15m, 2h, and at most {most}: {text!r}")
     return seconds
 
 

@@ -47,7 +47,8 @@ class Workdir:
         Raises:
             errors.RemoteFileError: the directory cannot be made.
         """
-        if not path or path.startswith("/"):
+        # Who sends it names the argument that is no text.
+        if not isinstance(path, str) or not path or path.startswith("/"):
             return path
         top = self.find(deadline)
         if top is None:

@@ -31,6 +31,12 @@ def test_what_is_no_number_of_seconds(text: str) -> None:
         values.parse_seconds(text)
 
 
+@pytest.mark.parametrize("text", ["1e10", "1000001", "1e5m"])
+def test_more_seconds_than_there_may_be_are_told_how_many_may_be(text: str) -> None:
+    with pytest.raises(ValueError, match="at most 1000000 s"):
+        values.parse_seconds(text)
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("60", 60), ("60.0", 60), ("1m", 60), ("0.5m", 30)])
 def test_whole_seconds(text: str, seconds: int) -> None:
     found = values.parse_seconds_from(0, 60)(text)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+from typing import Any
+
 import pytest
 
 from vmnest import errors
@@ -45,6 +48,11 @@ def test_unset_the_agent_decides() -> None:
 )
 def test_a_relative_path_begins_there(path: str, found: str) -> None:
     assert Workdir(SET, make=Sandboxed().make).join(path) == found
+
+
+@pytest.mark.parametrize("wrong", [5, b"a", ["a"], PurePosixPath("a")])
+def test_what_is_no_text_is_for_whoever_names_the_argument(wrong: Any) -> None:
+    assert Workdir(SET, make=Sandboxed().make).join(wrong) is wrong
 
 
 def test_it_is_made_once_and_only_if_it_is_needed() -> None:
