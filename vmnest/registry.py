@@ -272,10 +272,6 @@ class _Contents:
         return json.dumps(whole, indent=2).encode("ascii") + b"\n"
 
 
-class _DamagedError(ValueError):
-    """The file's bytes are not a registry."""
-
-
 class Registry:
     """The names in one file. Safe between threads and between processes; holds nothing open between calls.
 
@@ -375,7 +371,7 @@ class Registry:
         self.check_place(make=False)
         try:
             return _parse(statefile.load(self.path), self.path)
-        except _DamagedError as error:
+        except statefile.DamagedError as error:
             raise _damaged(self.path, reason=str(error)) from error
 
 
@@ -431,38 +427,19 @@ def _where(record: Record) -> str:
 
 
 def _parse(data: bytes, path: str) -> _Contents:
-    if not data:
-        return _Contents({}, {})  # no file, or one that was only just made (mktemp): nothing in it to lose
-    try:
-        whole = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise _DamagedError(f"not JSON ({error})") from error
-    if not isinstance(whole, dict):
-        raise _DamagedError("not an object")
-    schema = whole.pop("schema", SCHEMA)
-    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
-        raise _DamagedError("wrong schema number")
-    if schema > SCHEMA:
-        raise errors.StateFileError(
-            f"the state file {path} was written by a newer version of vmnest (schema {schema}, known here: {SCHEMA})",
-            hint="Upgrade vmnest, or name another file in AGENT_SANDBOX_STATE. Nothing was changed.",
-        )
+    whole = statefile.parse(data, path, schema=SCHEMA, setting="AGENT_SANDBOX_STATE")
     sandboxes = whole.pop("sandboxes", {})
     if not isinstance(sandboxes, dict):
-        raise _DamagedError("its sandboxes are no object")
+        raise statefile.DamagedError("its sandboxes are no object")
     try:
         return _Contents({name: Record.from_file(name, members) for name, members in sandboxes.items()}, whole)
     except ValueError as error:
-        raise _DamagedError(str(error)) from error
+        raise statefile.DamagedError(str(error)) from error
 
 
 def _damaged(path: str, *, reason: str, copy: str | None = None) -> errors.StateFileError:
-    kept = f" A copy is kept in {copy}." if copy else ""
-    return errors.StateFileError(
-        f"the state file {path} is damaged: {reason}",
-        hint=f"Nothing was changed.{kept} Repair the file, or move it away to start without records "
-        "(the MicroVMs in it go on running until their time is up).",
-    )
+    remedy = "move it away to start without records (the MicroVMs in it go on running until their time is up)."
+    return statefile.damaged(path, reason=reason, remedy=remedy, copy=copy)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -506,6 +483,6 @@ class _Change:
     def _understood(self) -> _Contents:
         try:
             return _parse(self._before, self._path)
-        except _DamagedError as error:
+        except statefile.DamagedError as error:
             copy = statefile.keep_copy(self._path, self._before)
             raise _damaged(self._path, reason=str(error), copy=copy) from error

@@ -4,10 +4,12 @@
   the old one or the new one.
 - Writers exclude each other by a lock on a file beside it (never on the file itself, which the rename replaces).
 - Folders are made 0700 and files 0600 from the start.
+- Each holds one JSON object with the number of its schema: what a newer version has written is refused, not guessed at.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import time
@@ -18,8 +20,9 @@ from . import errors, systems
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Any
 
-__all__ = ["Lock", "keep_copy", "load", "replace", "unusable"]
+__all__ = ["DamagedError", "Lock", "damaged", "keep_copy", "load", "parse", "replace", "unusable"]
 
 LARGEST_BYTES = 64 * 2**20
 LOCK_WAIT_SECONDS = 20.0
@@ -54,6 +57,51 @@ def _read(fd: int, path: str) -> bytes:
         raise unusable("read", path, reason=f"it has {status.st_size} bytes")
     with open(fd, "rb", closefd=False) as file:
         return file.read()
+
+
+class DamagedError(ValueError):
+    """A file's bytes are not what they should be."""
+
+
+def parse(data: bytes, path: str, *, schema: int, setting: str) -> dict[str, Any]:
+    """The members of the one object in a file, but for the schema's number; none of a file that is empty.
+
+    Args:
+        data: The file's bytes.
+        path: Where it is.
+        schema: The newest number that is known.
+        setting: The variable that names another file.
+
+    Raises:
+        DamagedError: there is no such object.
+        errors.StateFileError: a newer version has written it.
+    """
+    if not data:
+        return {}  # no file, or one that was only just made (mktemp): nothing in it to lose
+    try:
+        members = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"not JSON ({error})") from error
+    if not isinstance(members, dict):
+        raise DamagedError("not an object")
+    number = members.pop("schema", schema)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise DamagedError("wrong schema number")
+    if number > schema:
+        raise errors.StateFileError(
+            f"the state file {path} was written by a newer version of vmnest (schema {number}, known here: {schema})",
+            hint=f"Upgrade vmnest, or name another file in {setting}. Nothing was changed.",
+        )
+    return members
+
+
+def damaged(path: str, *, reason: str, remedy: str, copy: str | None = None) -> errors.StateFileError:
+    """The error for a file that is not what it should be; ``remedy`` ends the sentence "Repair the file, or …"."""
+    kept = f" A copy is kept in {copy}." if copy else ""
+    return errors.StateFileError(
+        f"the state file {path} is damaged: {reason}",
+        hint=f"Nothing was changed.{kept} Repair the file, or {remedy}",
+    )
 
 
 def unusable(verb: str, path: str, *, reason: str | None) -> errors.StateFileError:

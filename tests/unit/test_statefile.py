@@ -39,6 +39,43 @@ def test_a_file_of_absurd_size_is_refused_before_it_is_read(tmp_path: Path) -> N
         statefile.load(str(tmp_path / "big"))
 
 
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"{", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[]", "not an object"),
+        (b"null", "not an object"),
+        (b'{"schema": "1"}', "wrong schema number"),
+        (b'{"schema": true}', "wrong schema number"),
+        (b'{"schema": 0}', "wrong schema number"),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_what_is_no_object_with_a_schema_is_damaged(data: bytes, reason: str) -> None:
+    with pytest.raises(statefile.DamagedError, match=reason):
+        statefile.parse(data, "/s", schema=1, setting="WHERE")
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"schema": 1}', b'{"schema": 2}'], ids=str)
+def test_an_empty_file_and_one_of_an_older_schema_hold_nothing_odd(data: bytes) -> None:
+    assert statefile.parse(data, "/s", schema=2, setting="WHERE") == {}
+
+
+def test_what_a_newer_version_wrote_is_refused_with_the_variable_that_leads_elsewhere() -> None:
+    with pytest.raises(
+        errors.StateFileError, match=r"/s was written by a newer version .*schema 3, known here: 2"
+    ) as caught:
+        statefile.parse(b'{"schema": 3}', "/s", schema=2, setting="WHERE")
+    assert "WHERE" in (caught.value.hint or "")
+
+
+def test_the_error_of_a_damaged_file_tells_where_its_copy_is() -> None:
+    error = statefile.damaged("/s", reason="not JSON", remedy="move it away.", copy="/s.bad")
+    assert error.hint == "Nothing was changed. A copy is kept in /s.bad. Repair the file, or move it away."
+
+
 def test_a_replaced_file_is_new_and_private(tmp_path: Path) -> None:
     path = tmp_path / "s"
     path.write_bytes(b"old")

@@ -192,7 +192,7 @@ class Store:
             self._check_place()
         try:
             return _parse(statefile.load(self.path), self.path)
-        except _DamagedError as error:
+        except statefile.DamagedError as error:
             raise _damaged(self.path, reason=str(error)) from error
 
     @contextlib.contextmanager
@@ -205,7 +205,7 @@ class Store:
             data = statefile.load(path)
             try:
                 contents = _parse(data, path)
-            except _DamagedError as error:
+            except statefile.DamagedError as error:
                 copy = statefile.keep_copy(path, data)
                 raise _damaged(path, reason=str(error), copy=copy) from error
             before = contents.to_bytes()
@@ -235,10 +235,6 @@ def _take(lock: systems.FileLock, key: str, deadline: deadlines.Deadline | None)
 # -- the file ----------------------------------------------------------------------------------------------------------
 
 
-class _DamagedError(ValueError):
-    """The file's bytes are not what they should be."""
-
-
 @dataclass
 class _Contents:
     """A file, understood: its stacks by their keys, and its members that this version does not know."""
@@ -265,21 +261,7 @@ def _stack_to_file(state: StackState) -> dict[str, object]:
 
 
 def _parse(data: bytes, path: str) -> _Contents:
-    if not data:
-        return _Contents({}, {})  # no file, or one that was only just made (mktemp): nothing in it to lose
-    try:
-        whole = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise _DamagedError(f"not JSON ({error})") from error
-    members = _object(whole, "the whole of it")
-    schema = members.pop("schema", SCHEMA)
-    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
-        raise _DamagedError("wrong schema number")
-    if schema > SCHEMA:
-        raise errors.StateFileError(
-            f"the state file {path} was written by a newer version of vmnest (schema {schema}, known here: {SCHEMA})",
-            hint="Upgrade vmnest, or name another file in AGENT_SANDBOX_INFRA_STATE. Nothing was changed.",
-        )
+    members = statefile.parse(data, path, schema=SCHEMA, setting="AGENT_SANDBOX_INFRA_STATE")
     stacks = _object(members.pop("stacks", None), "stacks")
     return _Contents({key: _stack_from_file(key, value) for key, value in stacks.items()}, members)
 
@@ -290,7 +272,7 @@ def _stack_from_file(key: str, value: object) -> StackState:
     project, _, stack = bare.partition("/")
     region = members.pop("region", None)
     if region is not None and not isinstance(region, str):
-        raise _DamagedError(f"the region of the stack {key} is no text")
+        raise statefile.DamagedError(f"the region of the stack {key} is no text")
     resources = _object(members.pop("resources", None), f"the resources of the stack {key}")
     outputs = _object(members.pop("outputs", None), f"the outputs of the stack {key}")
     return StackState(
@@ -309,7 +291,7 @@ def _resource_from_file(name: str, value: object, key: str) -> Resource:
     members = _object(value, where)
     kind, identifier, managed = members.pop("kind", ""), members.pop("id", ""), members.pop("managed", True)
     if not (isinstance(kind, str) and isinstance(identifier, str) and isinstance(managed, bool)):
-        raise _DamagedError(f"{where} has a wrong kind, id or managed")
+        raise statefile.DamagedError(f"{where} has a wrong kind, id or managed")
     attrs = _object(members.pop("attrs", None), f"attrs of {where}")
     return Resource(kind, identifier, managed=managed, attrs=attrs, unknown=members)
 
@@ -317,7 +299,7 @@ def _resource_from_file(name: str, value: object, key: str) -> Resource:
 def _output_from_file(name: str, value: object, key: str) -> Output:
     if isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, str) for each in value)):
         return value
-    raise _DamagedError(f"the output {name} of the stack {key} is neither a text nor a list of texts")
+    raise statefile.DamagedError(f"the output {name} of the stack {key} is neither a text nor a list of texts")
 
 
 def _object(value: object, what: str) -> dict[str, Any]:
@@ -325,14 +307,10 @@ def _object(value: object, what: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _DamagedError(f"{what}: no object")
+        raise statefile.DamagedError(f"{what}: no object")
     return dict(value)
 
 
 def _damaged(path: str, *, reason: str, copy: str | None = None) -> errors.StateFileError:
-    kept = f" A copy is kept in {copy}." if copy else ""
-    return errors.StateFileError(
-        f"the state file {path} is damaged: {reason}",
-        hint=f"Nothing was changed.{kept} Repair the file, or move it away: vmnest infra up then finds by name and tag "
-        "what it made before.",
-    )
+    remedy = "move it away: vmnest infra up then finds by name and tag what it made before."
+    return statefile.damaged(path, reason=reason, remedy=remedy, copy=copy)

@@ -133,7 +133,7 @@ def test_a_link_stays_a_link(store: Store, tmp_path: Path) -> None:
     ("data", "reason"),
     [
         (b'{"stacks": {', "not JSON"),
-        (b"[]", "the whole of it: no object"),
+        (b"[]", "not an object"),
         (b'{"stacks": []}', "stacks: no object"),
         (b'{"schema": "1", "stacks": {}}', "wrong schema number"),
         (b'{"schema": true, "stacks": {}}', "wrong schema number"),
