@@ -1,4 +1,4 @@
-"""Pages of lists: ``maxResults`` and ``nextToken``."""
+"""Pages of lists: ``maxResults`` and ``nextToken``, and the tokens of services that call these otherwise."""
 
 from __future__ import annotations
 
@@ -34,6 +34,20 @@ def page(
     rest = [item for item in items if key(item) > after]
     chosen = rest[:size]
     return chosen, _build_token(key(chosen[-1])) if len(rest) > size else None
+
+
+def build_marker(last: str) -> str:
+    """A token of a list that is ordered by texts: it carries the last one."""
+    return base64.urlsafe_b64encode(f"1{last}".encode()).decode()
+
+
+def parse_marker(marker: str) -> str | None:
+    """The text in a token; None if the token is not one of ours."""
+    try:
+        text = base64.b64decode(marker.encode("ascii"), altchars=b"-_", validate=True).decode()
+    except (ValueError, binascii.Error):
+        return None
+    return text[1:] if text.startswith("1") else None
 
 
 def _build_token(after: int) -> str:

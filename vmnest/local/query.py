@@ -5,8 +5,6 @@ An action is declared with its parameters; all that is wrong with those is said 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import logging
 import re
 import uuid
@@ -17,7 +15,7 @@ from urllib.parse import unquote_plus
 from .. import errors
 from ..aws import shapes
 from ..wire import http1
-from . import callers, faults, httpd, xml_documents
+from . import callers, faults, httpd, paging, xml_documents
 from .xml_documents import Child
 
 _LOG = logging.getLogger(__name__)
@@ -210,18 +208,14 @@ def page(items: Sequence[Item], call: Call, *, key: Callable[[Item], str]) -> tu
     chosen = rest[: call.number("MaxItems", DEFAULT_PAGE)]
     if len(rest) == len(chosen):
         return chosen, [("IsTruncated", False)]
-    token = base64.urlsafe_b64encode(b"1" + key(chosen[-1]).encode()).decode()
-    return chosen, [("IsTruncated", True), ("Marker", token)]
+    return chosen, [("IsTruncated", True), ("Marker", paging.build_marker(key(chosen[-1])))]
 
 
 def _parse_marker(marker: str) -> str:
-    try:
-        text = base64.b64decode(marker.encode("ascii"), altchars=b"-_", validate=True).decode()
-    except (ValueError, binascii.Error):
-        text = ""
-    if not text.startswith("1"):
+    after = paging.parse_marker(marker)
+    if after is None:
         raise invalid("Invalid Marker.")
-    return text[1:]
+    return after
 
 
 def invalid(message: str) -> faults.Fault:

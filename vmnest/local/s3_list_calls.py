@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 
-from . import httpd, s3_answers, s3_listing, s3_records, s3_uploads
+from . import httpd, paging, s3_answers, s3_listing, s3_records, s3_uploads
 from .s3_calls import Call
 from .xml_documents import Child
 
@@ -32,7 +30,7 @@ def list_objects(call: Call) -> httpd.Reply:
             ("KeyCount", len(page.items) + len(page.prefixes)),
             None if token is None else ("ContinuationToken", token),
             ("StartAfter", s3_answers.encoded(marker, call.query)) if marker else None,
-            ("NextContinuationToken", _build_token(page.last)) if page.is_truncated else None,
+            ("NextContinuationToken", paging.build_marker(page.last)) if page.is_truncated else None,
         ]
     else:
         heads.append(("Marker", s3_answers.encoded(marker, call.query)))
@@ -205,17 +203,10 @@ def _uploads_behind(
     return found
 
 
-def _build_token(last: str) -> str:
-    return base64.urlsafe_b64encode(f"1{last}".encode()).decode()
-
-
 def _parse_token(token: str) -> str:
-    try:
-        text = base64.b64decode(token.encode("ascii"), altchars=b"-_", validate=True).decode()
-    except (ValueError, binascii.Error):
-        text = ""
-    if not text.startswith("1"):
+    last = paging.parse_marker(token)
+    if last is None:
         raise s3_answers.invalid_argument(
             "The continuation token provided is incorrect", name="continuation-token", value=token
         )
-    return text[1:]
+    return last

@@ -41,3 +41,13 @@ def test_a_token_is_as_long_as_the_services():
 def test_another_token_is_refused(token):
     with pytest.raises(faults.Fault, match="Invalid nextToken"):
         page([1], nextToken=token)
+
+
+@given(st.text())
+def test_a_marker_carries_any_text(last):
+    assert paging.parse_marker(paging.build_marker(last)) == last
+
+
+@pytest.mark.parametrize("marker", ["", "MQ", "Mg==", "\u00e9", "/w==", base64.b64encode(b"1\xff").decode()])
+def test_a_marker_that_is_not_ours_has_nothing_in_it(marker):
+    assert paging.parse_marker(marker) is None
