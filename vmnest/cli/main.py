@@ -102,6 +102,8 @@ class _Line:
         unknown = [word for word in before if word.startswith("-") and word.partition("=")[0] not in _BEFORE_VERB]
         if unknown:
             raise errors.UsageError(f"there is no option {unknown[0]} before the command", hint=_SEE_HELP)
+        if not found and _lacks_region(before):
+            raise errors.UsageError("the value of --region is missing", hint="As in: vmnest --region us-east-1 ls")
         group = found[0] if found and found[0] in verbs.GROUPS else ""
         if not found and "--version" in before:
             terminal.write_text(terminal.STDOUT, f"vmnest {__version__}\n")
@@ -135,6 +137,12 @@ class _Line:
         shown = manual.group_help(group) if group else manual.short_help()
         terminal.tell(f"vmnest: {message}\n\n{shown}")
         return error.exit_status
+
+
+def _lacks_region(before: list[str]) -> bool:
+    """``--region`` stands last, or what should have been the command was taken for its value."""
+    taken = before[before.index("--region") + 1 :] if "--region" in before else ["-"]
+    return not taken or taken[0] in {verb.words[0] for verb in verbs.VERBS}
 
 
 _SEE_HELP = "vmnest --help lists the commands; options of a command come after it."

@@ -98,6 +98,8 @@ def test_without_a_command_those_that_there_are_are_listed(
     ("line", "message"),
     [
         (["--json"], "a command is missing"),
+        (["--region"], "the value of --region is missing"),
+        (["--local", "--region", "ls"], "the value of --region is missing"),
         (["bogus"], "no command 'bogus'"),
         (["bogus", "--help"], "no command 'bogus'"),
         (["local", "bogus"], "no command 'local bogus'"),
