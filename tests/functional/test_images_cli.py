@@ -131,6 +131,18 @@ def test_a_failed_build_says_why_and_with_what_status(cli: Cli, plain: Path) -> 
     assert [each["state"] for each in error["details"]["builds"]] == ["FAILED", "FAILED"]
 
 
+def test_a_sandbox_that_does_not_start_shows_what_it_printed(cli: Cli, plain: Path) -> None:
+    (plain / "Dockerfile").write_text("FROM scratch\nCMD seq 5000 5006; printf '\\033[31mred'; exit 3\n")
+    build(cli, "dying", "plain")
+    done = cli("create", "box", "--image", "dying")
+    assert (done.status, done.text) == (1, "")
+    assert "Exit Code: 3" in done.remarks
+    assert done.remarks.endswith("It printed at last:\n    5003\n    5004\n    5005\n    5006\n    [31mred\n")
+    error = cli("create", "box", "--image", "dying", "--json").error
+    assert error["details"]["log"] == ["5003", "5004", "5005", "5006", "[31mred"]
+    assert cli("ls").text == ""
+
+
 @pytest.mark.parametrize("line", ["HEALTHCHECK NONE", "ONBUILD RUN x", "VOLUME /data", "NONSENSE"])
 def test_an_instruction_that_is_not_known_fails_with_its_line(cli: Cli, plain: Path, line: str) -> None:
     (plain / "Dockerfile").write_text(f"FROM scratch\n\n# a comment\n{line}\n")

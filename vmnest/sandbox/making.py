@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
-from .. import registry
+from .. import errors, registry
 from . import launch, wishes
 from .link import Link, place_of
 from .phases import Phases
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from ..target import Target
 
 __all__ = ["make"]
+
+_LAST_LINES = 5
+_LONGEST_LINE = 200
+_LOOK_SECONDS = 2.0
 
 
 def make(
@@ -52,6 +57,7 @@ def make(
         launch.end(present, control=home, deadline=deadline)
     with phases.phase("run"):
         record = launch.start(record, spec, control=control, registry=records, deadline=deadline, instead_of=present)
+    link: Link | None = None
     try:
         link = Link(record, place=place, records=records, verify_tls=verify_tls)
         link.control(control)
@@ -60,5 +66,20 @@ def make(
             link.wait_ready(deadline=deadline)
     except BaseException as error:
         launch.discard(record, because=error, control=control, registry=records)
+        if link is not None and place.is_local and isinstance(error, errors.VmnestError):
+            _show_console(error, link)
         raise
     return link
+
+
+def _show_console(error: errors.VmnestError, link: Link) -> None:
+    """Add the last that it printed: on this machine that is known at once, on AWS only after a while."""
+    from .logs import Logs
+
+    lines: list[str] = []
+    with contextlib.suppress(errors.VmnestError):  # that it cannot be had is no reason to hide what happened
+        for event in Logs(link).read(tail=_LAST_LINES, timeout=_LOOK_SECONDS):
+            lines.extend(errors.quote(line, limit=_LONGEST_LINE) for line in event.message.splitlines() if line.strip())
+    if lines:
+        error.details["log"] = lines[-_LAST_LINES:]
+        error.add_hint("\n".join(["It printed at last:", *(f"  {line}" for line in lines[-_LAST_LINES:])]))
