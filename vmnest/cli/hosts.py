@@ -176,6 +176,9 @@ HOSTS: Mapping[str, Host] = {
         place="~/.gemini/settings.json; it starts no servers in a folder that it does not trust",
         render=_render_servers,
     ),
+    "kiro": Host(
+        "Kiro", place="~/.kiro/settings/mcp.json, or .kiro/settings/mcp.json in a project", render=_render_servers
+    ),
     "opencode": Host(
         "opencode",
         place="~/.config/opencode/opencode.json, or opencode.json in a project",

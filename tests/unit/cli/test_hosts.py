@@ -35,7 +35,7 @@ def members(client: str, start: hosts.Start) -> dict[str, object]:
     return entry
 
 
-@pytest.mark.parametrize("client", ["claude-desktop", "cursor", "vscode", "windsurf", "gemini", "generic"])
+@pytest.mark.parametrize("client", ["claude-desktop", "cursor", "vscode", "windsurf", "gemini", "kiro", "generic"])
 @given(start=STARTS)
 def test_json_has_the_program_its_arguments_and_variables(client: str, start: hosts.Start) -> None:
     entry = members(client, start)
