@@ -18,14 +18,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.agent import Agent
 from tests.support.authority import Authority
-from tests.support.cli import Done
+from tests.support.cli import Cli, Done
 from tests.support.cloud import LocalCloud
 from tests.support.peers import Serve
 from tests.support.peers import json_answer as peer_answer
 from tests.support.planes import BASIC, HEALTHY, NOT_LISTENING, OpenPlanes, Planes
 from tests.support.process_peer import HEAD, ProcessPeer
 from tests.support.scripted import CUT, SILENT, Answer, Received, Step, answer, json_answer, text_answer
+from tests.support.tls_front import tls_front
 from vmnest import Sandbox, errors
 from vmnest.control.microvms import IdlePolicy
 
@@ -281,6 +283,19 @@ def test_whom_to_trust_can_be_said_in_three_ways(
     ):
         trusted = opened.exec("--", "ls", **environ)
         assert (trusted.status, trusted.text, trusted.remarks) == (0, "ok\n", "")
+
+
+def test_the_end_of_input_arrives_though_tls_lies_between(
+    planes: OpenPlanes, authority: Authority, shared_agent: Agent
+) -> None:
+    opened = planes()
+    with tls_front(shared_agent.port, context=authority.context("127.0.0.1")) as url:
+        write_endpoint(opened, url)
+        trusting = Cli({**opened.environ, "AWS_CA_BUNDLE": str(authority.bundle)})
+        told = trusting.shell("printf q | $vmnest exec -i web -- sh -c 'cat; echo end'")
+        assert (told.status, told.text, told.remarks) == (0, "qend\n", "")
+        counted = trusting.shell("head -c 5000000 /dev/zero | $vmnest exec -i web -- wc -c")
+        assert (counted.status, counted.text.strip(), counted.remarks) == (0, "5000000", "")
 
 
 @pytest.mark.parametrize("wrong", ["name", "expired"])
