@@ -7,6 +7,7 @@ next record begins.
 from __future__ import annotations
 
 import os
+import posixpath
 import stat as modes
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -75,7 +76,7 @@ def stat(tools: Tools, path: str, *, follow: bool = True, sha256: bool = False, 
     told, _, rest = output.partition(b"\n")
     digest, _, target = rest.partition(b"\n")
     fields = told.split(b" ")
-    entry = parse_fields(fields, name=os.path.basename(path.rstrip("/")) or "/", path=path)
+    entry = parse_fields(fields, name=posixpath.basename(path.rstrip("/")) or "/", path=path)
     if digest:
         entry = entry._replace(sha256=digest[:64].decode("ascii", "replace"))
     if entry.is_link:
@@ -98,7 +99,7 @@ def scan(tools: Tools, path: str, *, depth: int, deadline: Deadline) -> list[Ent
             *fields, name = told.removesuffix(b"\n").split(b" ", _FIELDS)
             way = name.removeprefix(b"./")
             text = entries.to_text(way)
-            entry = parse_fields(fields, name=os.path.basename(text), path=os.path.join(path, text))
+            entry = parse_fields(fields, name=posixpath.basename(text), path=posixpath.join(path, text))
             found[way] = entries.check_below(entry, path)
         elif kind == b"link":
             link = told.removeprefix(b"./")

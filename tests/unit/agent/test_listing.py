@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ntpath
 import os
 import socket
 import stat as modes
@@ -165,6 +166,13 @@ def scan_of(records: str) -> list[Entry]:
 def test_remarks_on_what_has_gone_meanwhile_are_passed_over() -> None:
     (entry,) = scan_of("W:link ./gone W:target there\nW:closed ./gone W:target \nW:entry 81a4 5 1 0 0 7 1 ./a\n")
     assert (entry.path, entry.size, entry.error, entry.target) == ("top/a", 5, None, None)
+
+
+def test_paths_are_those_of_the_sandbox_whatever_this_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "path", ntpath)
+        (entry,) = scan_of("W:entry 81a4 5 1 0 0 7 1 ./sub/c:a\\b\n")
+    assert (entry.name, entry.path) == ("c:a\\b", "top/sub/c:a\\b")
 
 
 @pytest.mark.parametrize("name", ["./../a", "/etc/a", "./", "./x/..", "."])
