@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import pty
 import signal
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from tests.support import descriptors
 from tests.support.cli import PROGRAM, Cli, bare_environ
 from tests.support.cloud import LocalCloud, living_processes, open_cloud
 from tests.support.paths import ROOT
+from vmnest.cli import verbs
 
 WAIT_SECONDS = 20.0
 
@@ -80,6 +83,80 @@ def test_a_name_in_use_is_refused_and_the_sandbox_untouched(cli: Cli, box: str) 
     assert "exists already (on this machine)" in done.remarks
     assert cli("create", box, "--local", "--json").error["code"] == "name_in_use"
     assert cli("ps", box, "--json").data == before
+
+
+# A line of each verb, with what there is and what there is not.
+IN_JSON = {
+    "create": ["a/b"],
+    "run": ["--", "true"],
+    "exec": ["box", "--", "true"],
+    "shell": ["box"],
+    "jobs": ["box"],
+    "attach": ["box", "nothing"],
+    "kill": ["box", "nothing"],
+    "forward": ["box"],
+    "logs": ["box"],
+    "cp": ["box:/etc/hostname", "copied"],
+    "ls": ["--all"],
+    "ps": ["box"],
+    "inspect": ["box"],
+    "metrics": ["box"],
+    "stop": ["nobody"],
+    "start": ["box"],
+    "wait": ["box", "--state", "RUNNING"],
+    "rm": ["nobody"],
+    "prune": ["--dry-run"],
+    "adopt": ["microvm-nothing", "name"],
+    "cost": [],
+    "fs ls": ["box", "/etc"],
+    "fs cat": ["box", "/etc/hostname"],
+    "fs stat": ["box", "/nothing", "/etc"],
+    "fs write": ["box", "/tmp/written"],
+    "fs mkdir": ["box", "/tmp/made"],
+    "fs cp": ["box", "/etc/hostname", "/tmp/copied"],
+    "fs mv": ["box", "/nothing", "/tmp"],
+    "fs rm": ["box", "/nothing"],
+    "fs chmod": ["box", "700", "/tmp"],
+    "image init": ["begun"],
+    "image build": ["nowhere"],
+    "image ls": [],
+    "image inspect": ["local"],
+    "image versions": ["local"],
+    "image logs": ["local"],
+    "image rm": ["nothing"],
+    "image prune": ["--dry-run"],
+    "infra init": [],
+    "infra preview": ["--file", "nowhere.yaml"],
+    "infra up": ["--file", "nowhere.yaml"],
+    "infra refresh": ["--file", "nowhere.yaml"],
+    "infra destroy": ["--file", "nowhere.yaml"],
+    "infra output": ["--file", "nowhere.yaml"],
+    "local up": [],
+    "local down": [],  # refused: a sandbox runs
+    "local status": [],
+    "local env": [],
+    "mcp": ["config", "claude"],
+    "completion": ["bash"],
+    "doctor": [],
+    "version": [],
+}
+
+
+def test_every_verb_prints_one_json_object_or_one_error(cli: Cli, box: str, tmp_path: Path) -> None:
+    assert set(IN_JSON) == {verb.title for verb in verbs.VERBS}
+    here = Cli(cli.environ, cwd=tmp_path)
+
+    def run(title: str) -> None:
+        done = here("--json", "--local", *title.split(), *IN_JSON[title])
+        printed, told = done.out.decode().splitlines(), done.err.decode().splitlines()
+        if done.status == 0 or printed:
+            assert isinstance(json.loads("\n".join(printed)), dict), title
+        else:
+            assert set(json.loads(told[-1])) == {"error"}, (title, told)
+        assert "Traceback" not in done.remarks, title
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, IN_JSON))
 
 
 def test_the_text_of_ls_and_ps(cli: Cli, box: str) -> None:
