@@ -23,7 +23,6 @@ from urllib.parse import urlsplit
 ANSWER_SECONDS = 20.0
 END_SECONDS = 20.0
 SESSION = "Mcp-Session-Id"
-MODERN = "2026-07-28"
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 METHOD_NOT_FOUND = -32601

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import json
-import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,8 +17,6 @@ from dataclasses import dataclass, field
 from .. import deadline
 from ..wire import names
 from . import faults, keeping
-
-_LOG = logging.getLogger(__name__)
 
 FILE = "iam.json"
 MAX_ATTACHED = 10

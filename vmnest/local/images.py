@@ -39,8 +39,6 @@ MAX_IMAGES = 100
 MAX_VERSIONS = 50
 MAX_BUILDS = 5
 
-Wire = Mapping[str, object]
-
 
 @dataclass(frozen=True)
 class Runnable:

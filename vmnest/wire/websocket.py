@@ -52,7 +52,6 @@ NORMAL = 1000
 PROTOCOL_ERROR = 1002
 NO_STATUS = 1005  # stands for a CLOSE without a code; never on the wire
 BAD_TEXT = 1007
-REFUSED = 1008
 TOO_BIG = 1009
 INTERNAL_ERROR = 1011
 

@@ -6,7 +6,6 @@ import json
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from ... import errors
 from ...aws.service import Service
@@ -16,7 +15,6 @@ from . import answers, attempts
 __all__ = ["Document", "Role", "Roles", "parse_document"]
 
 Document = Mapping[str, object]
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
