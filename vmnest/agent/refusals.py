@@ -67,7 +67,10 @@ _CLASSES: dict[str, type[errors.AgentError | errors.EndpointError]] = {
 }
 
 _HINTS: dict[type[errors.VmnestError], str] = {
-    errors.ArgumentTooLongError: "Send large input as a file (files.write), and name the file in the arguments.",
+    errors.ArgumentTooLongError: (
+        "Send large input as a file (vmnest cp, Python: files.write, MCP: sandbox_fs_write), and name the file in the "
+        "arguments."
+    ),
     errors.CommandNotFoundError: (
         "The sandbox's own PATH counts; shell syntax needs --shell (Python: shell, MCP: sandbox_shell)."
     ),

@@ -106,6 +106,12 @@ def test_each_code_of_our_agent_has_its_class(code: str, expected: type[errors.V
     assert error.details == {"status": 400, "agent_code": code}
 
 
+def test_what_is_too_long_for_arguments_has_another_way_for_everybody() -> None:
+    hint = from_agent(400, {"detail": "argument too long", "code": "argument_too_long"}).hint
+    assert hint is not None
+    assert all(way in hint for way in ("vmnest cp", "files.write", "sandbox_fs_write"))
+
+
 def test_a_command_that_was_started_before_is_one_of_unknown_outcome() -> None:
     error = from_agent(409, {"detail": "a command of this id was started before", "code": "already_started"})
     assert type(error) is errors.AgentUnreachableError
