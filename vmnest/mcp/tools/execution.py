@@ -45,18 +45,18 @@ def sandbox_run(
 
     Args:
         command: A line for bash -lc, else sh -lc.
-        image: Image, a name or an ARN; found by itself.
-        role: ARN of the role that code in it gets.
+        image: Name or ARN; found by itself.
+        role: ARN of the role of its code.
         region: AWS region.
         cwd: Working directory.
-        timeout: Seconds until it is ended (120).
-        egress_connector: Egress connector, a name or an ARN.
+        timeout: Seconds until its end (120).
+        egress_connector: Its name or ARN.
         egress: Attach the configured egress connector.
         env: Variables to add.
-        egress_allow: Hosts that a local sandbox may reach, *.HOST too, or "internet"; none by default.
+        egress_allow: Hosts that a local sandbox may reach, *.HOST too, or "internet" (none).
         memory: MiB.
-        max_bytes: Bytes of each stream to return (20000).
-        local: true: this machine; false: AWS. Best left out.
+        max_bytes: Bytes of each stream (20000).
+        local: true: here; false: AWS. Best left out.
 
     Returns:
         exit_code, success, stdout and stderr as {text, truncated, ...}, shell; running, name, id if it goes on.
@@ -124,13 +124,13 @@ def sandbox_exec(
     sandbox_shell; for servers and long work: sandbox_exec_start.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         command: The program.
         args: Its arguments.
         cwd: Working directory (/work).
         env: Variables to add.
-        timeout: Seconds until it is ended (120).
-        max_bytes: Bytes of each stream to return (20000).
+        timeout: Seconds until its end (120).
+        max_bytes: Bytes of each stream (20000).
 
     Returns:
         exit_code, success, stdout and stderr as {text, truncated, ...}; running, id, next_offset.
@@ -155,12 +155,12 @@ def sandbox_shell(
     A status other than 0 is a result. After 45 seconds running is true: go on with sandbox_exec_poll.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         command: A line for bash -lc, else sh -lc.
         cwd: Working directory (/work).
         env: Variables to add.
-        timeout: Seconds until it is ended (120).
-        max_bytes: Bytes of each stream to return (20000).
+        timeout: Seconds until its end (120).
+        max_bytes: Bytes of each stream (20000).
 
     Returns:
         exit_code, success, stdout and stderr as {text, truncated, ...}, shell; running, id, next_offset.

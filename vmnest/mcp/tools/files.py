@@ -37,12 +37,12 @@ def sandbox_fs_read(
     A long file comes in parts: go on with offset = next_offset. What is no UTF-8 comes in base64.
 
     Args:
-        name: The sandbox.
-        path: The file, from the working directory if it is relative.
+        name: Sandbox.
+        path: The file; if relative, in the working directory.
         encoding: base64 for the bytes as they are.
         offset: First line, from 1; with base64 first byte, from 0.
         limit: Number of lines; with base64 of bytes.
-        max_bytes: Characters to return (20000).
+        max_bytes: Characters (20000).
 
     Returns:
         content {text, truncated, total_bytes, returned_bytes}, encoding, next_offset (null at the end) and its unit.
@@ -72,8 +72,8 @@ def sandbox_fs_write(
     For files of this machine: sandbox_fs_copy_from_host.
 
     Args:
-        name: The sandbox.
-        path: The file, from the working directory if it is relative.
+        name: Sandbox.
+        path: The file; if relative, in the working directory.
         content: All of it.
         encoding: base64 if the content is that.
         mode: Permission bits in octal, such as 755.
@@ -113,7 +113,7 @@ def sandbox_fs_list(
     """List what is in a directory of a sandbox, hidden files included.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         path: The directory; the working directory by default.
         depth: Levels to list.
         offset: Entries to leave out: a next_offset.
@@ -143,7 +143,7 @@ def sandbox_fs_mkdir(*, name: str, path: str) -> dict[str, object]:
     """Make a directory in a sandbox, and those above it. One that is there is fine.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         path: The directory.
 
     Returns:
@@ -157,7 +157,7 @@ def sandbox_fs_remove(*, name: str, path: str, recursive: bool = False) -> dict[
     """Remove a file or directory of a sandbox for good. A link is removed, not what it leads to.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         path: What to remove.
         recursive: Also a directory that is not empty, with all that is in it.
 
@@ -176,7 +176,7 @@ def sandbox_fs_copy(*, name: str, src: str, dst: str) -> dict[str, object]:
     """Copy a file or directory within a sandbox. Into a directory that is there it goes by its name.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         src: File or directory.
         dst: Its new path, or a directory.
 
@@ -195,7 +195,7 @@ def sandbox_fs_rename(*, name: str, src: str, dst: str) -> dict[str, object]:
     """Rename or move a file or directory within a sandbox, replacing a file. Into a directory it keeps its name.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         src: File or directory.
         dst: Its new path, or a directory.
 
@@ -210,7 +210,7 @@ def sandbox_fs_stat(*, name: str, path: str, follow: bool = False, sha256: bool 
     """Show type, size, mode, owner and time of a file of a sandbox.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         path: The file.
         follow: Of a link: what it leads to.
         sha256: Also the digest of its content.
@@ -226,7 +226,7 @@ def sandbox_fs_exists(*, name: str, path: str) -> dict[str, object]:
     """Tell whether there is a file, directory or link of that path in a sandbox.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         path: The path.
 
     Returns:

@@ -33,7 +33,7 @@ class Forward:
 
     Attributes:
         id: By which it is stopped.
-        name: The sandbox.
+        name: Sandbox.
         ports: As they were named.
         count: How many they are.
 

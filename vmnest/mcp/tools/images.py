@@ -26,7 +26,7 @@ def image_list(*, managed: bool = False, local: bool | None = None, region: str 
 
     Args:
         managed: Those of the service.
-        local: true: this machine; false: AWS. Best left out.
+        local: true: here; false: AWS. Best left out.
         region: AWS region.
 
     Returns:
@@ -41,7 +41,7 @@ def image_inspect(*, image_arn: str, image_version: str | None = None, local: bo
     Args:
         image_arn: Its ARN, or its name.
         image_version: By default the newest that can run.
-        local: true: this machine; false: AWS. Best left out.
+        local: true: here; false: AWS. Best left out.
 
     Returns:
         name, state, tags, version {state, state_reason, memory, builds}.
@@ -77,7 +77,7 @@ def image_build(
         bucket: S3 bucket to upload to.
         role: ARN of the build's role.
         egress_allow: Hosts that a local build may reach; internet by default.
-        local: true: this machine; false: AWS. Best left out.
+        local: true: here; false: AWS. Best left out.
         region: AWS region.
 
     Returns:
@@ -138,7 +138,7 @@ def image_remove(
         image_arn: Its ARN, or its name.
         confirm: Must be true.
         image_version: Only this version.
-        local: true: this machine; false: AWS. Best left out.
+        local: true: here; false: AWS. Best left out.
 
     Returns:
         image_arn, image_version, removed.
@@ -173,7 +173,7 @@ def image_prune(
         confirm: Must be true.
         versions: Also old versions of images that stay.
         dry_run: Only tell what would go.
-        local: true: this machine; false: AWS. Best left out.
+        local: true: here; false: AWS. Best left out.
 
     Returns:
         images {image_arn, name, image_version} that have gone, or would go; failed.

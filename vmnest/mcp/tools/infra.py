@@ -16,14 +16,13 @@ def infra_outputs(
     stack: str | None = None,
     local: bool | None = None,
 ) -> dict[str, object]:
-    """Show the image, role, region and egress connector that sandboxes are made with: no need to ask for them, or to
-    pass them on.
+    """Show the image, role, region and egress connector that sandboxes are made with: no need to pass them on.
 
     Args:
         setup_file: Those of this sandbox.yaml.
         project: Those of this project.
         stack: Those of this stack.
-        local: true: this machine; false: AWS. Best left out.
+        local: true: here; false: AWS. Best left out.
 
     Returns:
         ready; image_arn, role_arn and egress_connector_arn as {value, source}; region, project, stack.
@@ -51,7 +50,7 @@ def infra_preview(
     Args:
         setup_file: A sandbox.yaml; by default the one here.
         stack: The stack to choose.
-        local: true: this machine; false: AWS. Best left out.
+        local: true: here; false: AWS. Best left out.
 
     Returns:
         stacks: of each has_changes, steps, notes.

@@ -42,19 +42,19 @@ def sandbox_create(
 
     Args:
         name: Letters, digits, dots, underscores and dashes.
-        image: Image, a name or an ARN; found by itself.
-        role: ARN of the role that code in it gets.
+        image: Name or ARN; found by itself.
+        role: ARN of the role of its code.
         region: AWS region.
         cpus: Number of CPUs.
         memory: MiB.
-        egress_connector: Egress connector, a name or an ARN.
+        egress_connector: Its name or ARN.
         egress: Attach the configured egress connector.
-        egress_allow: Hosts that a local sandbox may reach, *.HOST too, or "internet"; none by default.
+        egress_allow: Hosts that a local sandbox may reach, *.HOST too, or "internet" (none).
         idle: Seconds without a request until it is suspended (900).
         max_duration: Seconds until it ends in any case (28800).
         labels: Labels of your own.
-        replace: End the sandbox that has the name, with all in it.
-        local: true: this machine; false: AWS. Best left out.
+        replace: End the sandbox that has it.
+        local: true: here; false: AWS. Best left out.
 
     Returns:
         The sandbox: name, state, microvm_id, endpoint, expires_at and more.
@@ -84,7 +84,7 @@ def sandbox_start(*, name: str, call: Call) -> dict[str, object]:
     """Resume a suspended sandbox. Rarely needed: using a suspended sandbox resumes it.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
 
     Returns:
         The sandbox and its state.
@@ -128,7 +128,7 @@ def sandbox_inspect(*, name: str) -> dict[str, object]:
     """Show all that is recorded of a sandbox and all that the service says of its MicroVM.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
 
     Returns:
         The sandbox, with record and microvm as they are.
@@ -140,7 +140,7 @@ def sandbox_stop(*, name: str, call: Call) -> dict[str, object]:
     """Suspend a sandbox: memory, disk and processes are frozen until it is used again.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
 
     Returns:
         The sandbox and its state.
@@ -153,7 +153,7 @@ def sandbox_remove(*, name: str) -> dict[str, object]:
     """End a sandbox for good, with all files in it, and forget its name. To remove a file: sandbox_fs_remove.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
 
     Returns:
         removed, and was_there: false if its MicroVM had ended already.
@@ -171,7 +171,7 @@ def sandbox_wait(
     """Wait until a sandbox is in a state. Waits at most 45 seconds: call it again if reached_target is false.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         target: The state.
         timeout: Seconds to wait.
 

@@ -33,7 +33,7 @@ def sandbox_logs_read(
         since_minutes: Only of the last so many minutes.
         grep: Only events that contain this text.
         log_group: CloudWatch log group, if not its own.
-        max_bytes: Characters to return (20000).
+        max_bytes: Characters (20000).
 
     Returns:
         events {time, stream, message}, cursor, note (why there are none), truncated.
@@ -67,7 +67,7 @@ def sandbox_logs_stream(
         follow_timeout_ms: Milliseconds to wait; at most 25000.
         log_group: CloudWatch log group, if not its own.
         grep: Only events that contain this text.
-        max_bytes: Characters to return (20000).
+        max_bytes: Characters (20000).
 
     Returns:
         events, cursor for the next call, more (there is more now), complete (the sandbox has ended).

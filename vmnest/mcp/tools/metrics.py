@@ -17,7 +17,7 @@ def sandbox_metrics(*, name: str) -> dict[str, object]:
     """Show what a sandbox uses now: CPU, memory, disk, network, processes. Wakes none.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
 
     Returns:
         state, metrics, agent and cloudwatch: figures, or the reason for none.
@@ -39,7 +39,7 @@ def sandbox_metrics_stream(*, name: str, samples: int = 5, interval_ms: int = 60
     call it again after continue_after_ms, with samples=remaining.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         samples: How many, 1 to 60.
         interval_ms: Milliseconds from one to the next, at least 100.
 

@@ -14,7 +14,7 @@ def runtime_check(*, local: bool | None = None) -> dict[str, object]:
     For when a tool fails and its hint does not help. Takes up to 30 seconds.
 
     Args:
-        local: true: this machine; false: AWS. Best left out.
+        local: true: here; false: AWS. Best left out.
 
     Returns:
         ready, target, checks: of each verdict (ok, warning, failed, unknown, skipped), detail, remedy.
@@ -26,7 +26,7 @@ def runtime_install(*, local: bool | None = None) -> dict[str, object]:
     """Tell the steps for the user that are missing until sandboxes can be made. Does none of them.
 
     Args:
-        local: true: this machine; false: AWS. Best left out.
+        local: true: here; false: AWS. Best left out.
 
     Returns:
         ready, target, steps: of each detail (why), required, do (what).

@@ -37,7 +37,7 @@ def sandbox_exec_start(
     Go on with sandbox_exec_poll; sandbox_exec_write_stdin feeds it. With an idle sandbox that is suspended it freezes.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         command: The program; with shell a line for bash -lc.
         args: Its arguments.
         cwd: Working directory (/work).
@@ -66,7 +66,7 @@ def sandbox_exec_list(*, name: str) -> dict[str, object]:
     """List the programs that run in a sandbox, and those of sandbox_exec_start that have ended.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
 
     Returns:
         programs {id, state, command, exit_code, ...}; count.
@@ -88,11 +88,11 @@ def sandbox_exec_poll(
     """Read what a program has written since an offset, as soon as there is something, and see whether it has ended.
 
     Args:
-        name: The sandbox.
-        id: The program.
+        name: Sandbox.
+        id: Its id.
         offset: next_offset of the last answer; 0 for all that is kept.
         wait: Seconds to wait for output or the end, up to 45; 0 only looks.
-        max_bytes: Bytes to return (20000).
+        max_bytes: Bytes (20000).
 
     Returns:
         running, exit_code, stdout, stderr, next_offset; missing: bytes that are not kept any more.
@@ -117,8 +117,8 @@ def sandbox_exec_write_stdin(
     r"""Write to a program's standard input. A line has to end with \n.
 
     Args:
-        name: The sandbox.
-        id: The program.
+        name: Sandbox.
+        id: Its id.
         data: What to write.
         encoding: How data is written.
         eof: Close the input then: the program reads its end.
@@ -147,8 +147,8 @@ def sandbox_exec_signal(
     """Send a signal to a program and all that it has started.
 
     Args:
-        name: The sandbox.
-        id: The program.
+        name: Sandbox.
+        id: Its id.
         signal: Its name or number: INT, TERM, KILL, HUP, ...
 
     Returns:
@@ -165,8 +165,8 @@ def sandbox_exec_close(
     """End a program that still runs, and forget it and its output.
 
     Args:
-        name: The sandbox.
-        id: The program.
+        name: Sandbox.
+        id: Its id.
 
     Returns:
         exit_code, as far as it is known.

@@ -31,10 +31,10 @@ def sandbox_fs_copy_from_host(
     what has the source's name; host_path/. means what is in it.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         host_path: File or directory on this machine.
         dest: Its new path in the sandbox, or a directory.
-        exclude: Patterns of what to leave out, such as node_modules or *.pyc.
+        exclude: What to leave out: node_modules, *.pyc.
 
     Returns:
         source, destination, files, directories, bytes, complete, skipped.
@@ -50,10 +50,10 @@ def sandbox_fs_copy_to_host(
     Only to where sandbox_fs_copy_from_host copies from. It is foreign: look at it before you run it.
 
     Args:
-        name: The sandbox.
+        name: Sandbox.
         src: File or directory in the sandbox.
         host_path: Its new path on this machine, or a directory.
-        exclude: Patterns of what to leave out, such as node_modules or *.pyc.
+        exclude: What to leave out: node_modules, *.pyc.
 
     Returns:
         source, destination, files, directories, bytes, complete, skipped.

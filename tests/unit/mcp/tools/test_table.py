@@ -12,7 +12,7 @@ from vmnest.mcp.tools import table
 TOOLS = table.load()
 # Some hosts put a prefix of theirs before a name, and allow 64 characters in all; some allow no dots.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-MOST_BYTES = 40 << 10
+MOST_BYTES = 40_000
 
 
 def test_the_whole_list_stays_small():
