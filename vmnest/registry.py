@@ -438,7 +438,10 @@ def _parse(data: bytes, path: str) -> _Contents:
 
 
 def _damaged(path: str, *, reason: str, copy: str | None = None) -> errors.StateFileError:
-    remedy = "move it away to start without records (the MicroVMs in it go on running until their time is up)."
+    remedy = (
+        "move it away to start without records: vmnest ls --all shows the MicroVMs that go on running, "
+        "and vmnest adopt ID NAME gives them names again."
+    )
     return statefile.damaged(path, reason=reason, remedy=remedy, copy=copy)
 
 

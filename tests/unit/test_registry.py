@@ -417,6 +417,7 @@ def test_a_damaged_file_is_refused_and_never_replaced(registry: Registry, text: 
         with pytest.raises(errors.StateFileError, match="damaged") as caught:
             registry.put(Record("web"))
         assert "state.json.bad" in str(caught.value.hint)
+        assert "vmnest ls --all shows" in str(caught.value.hint)  # the service's list tells what went on running
     assert Path(registry.path).read_bytes() == data
     assert Path(registry.path + ".bad").read_bytes() == data
     assert files_beside(registry) == {"state.json", "state.json.bad", "state.json.lock"}
