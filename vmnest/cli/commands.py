@@ -107,7 +107,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
         )
         _add_exec_options(parser, env="-e", interactive="-i")
         parser.switch("--background", help="leave it running, and print the id by which jobs, attach and kill know it")
-        parser.switch("--no-resume", help="fail if the sandbox is suspended, instead of resuming it")
+        words.add_no_resume(parser)
         return parser
     parser = words.Parser(
         "run",

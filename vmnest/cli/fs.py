@@ -65,7 +65,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
     )
     add(parser)
     if kind != "cp":
-        parser.switch("--no-resume", help="fail if the sandbox is suspended, instead of resuming it")
+        words.add_no_resume(parser)
     return parser
 
 

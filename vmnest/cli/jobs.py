@@ -41,7 +41,7 @@ _ATTACH_NOTES = (
 def build_parser(verb: verbs.Verb) -> words.Parser:
     """The verb's options."""
     parser = {"jobs": _list_parser, "attach": _attach_parser, "kill": _kill_parser}[verb.title](verb)
-    parser.switch("--no-resume", help="fail if the sandbox is suspended, instead of resuming it")
+    words.add_no_resume(parser)
     return parser
 
 

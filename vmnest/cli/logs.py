@@ -48,7 +48,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
         summary=verb.summary,
         names="NAME",
         notes=_NOTES,
-        without_name="vmnest ls lists all sandboxes. ",
+        without_name=words.WITHOUT_NAME,
         with_more="One sandbox at a time. ",
         options=_Options,
     )

@@ -39,7 +39,7 @@ def _build_remove(verb: verbs.Verb) -> words.Parser:
         verb.title,
         summary=verb.summary,
         names="[NAME...]",
-        without_name="vmnest ls lists all sandboxes. ",
+        without_name=words.WITHOUT_NAME,
         options=_RemoveOptions,
     )
     parser.switch("--all", help="all sandboxes that are recorded (with --local: those on this machine); asks first")

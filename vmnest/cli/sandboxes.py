@@ -24,7 +24,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
         summary=verb.summary,
         names="NAME",
         notes=_NOTES.get(verb.title, ""),
-        without_name="vmnest ls lists all sandboxes. ",
+        without_name=words.WITHOUT_NAME,
     )
 
 

@@ -36,7 +36,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
         summary=verb.summary,
         names="NAME",
         notes=_NOTES,
-        without_name="vmnest ls lists all sandboxes. ",
+        without_name=words.WITHOUT_NAME,
         with_more="vmnest exec -it NAME -- COMMAND runs a command in a terminal. ",
         options=_ShellOptions,
     )
@@ -44,7 +44,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
     parser.option("--user", metavar="USER", help="user to run it as, a name or a number")
     parser.option("-w", "--workdir", metavar="DIR", help="working directory of the shell")
     commands.add_environment_options(parser, env="-e")
-    parser.switch("--no-resume", help="fail if the sandbox is suspended, instead of resuming it")
+    words.add_no_resume(parser)
     return parser
 
 

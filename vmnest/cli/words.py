@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import NoReturn
 
-__all__ = ["Option", "Options", "Parser", "Split", "add_globals", "split"]
+__all__ = ["Option", "Options", "Parser", "Split", "WITHOUT_NAME", "add_globals", "add_no_resume", "split"]
 
 
+WITHOUT_NAME = "vmnest ls lists all sandboxes. "  # the advice of most verbs
 _UNITS = "SECONDS is a number, or one with a unit: 90s, 15m, 2h."
 
 
@@ -227,6 +228,11 @@ def add_globals(parser: Parser) -> None:
         else:
             parser.switch(*flags, help=meaning)
     parser.switch("-h", "--help", help="show this help")
+
+
+def add_no_resume(parser: Parser) -> None:
+    """Add the option of verbs that would resume the sandbox which they use."""
+    parser.switch("--no-resume", help="fail if the sandbox is suspended, instead of resuming it")
 
 
 class Split:
