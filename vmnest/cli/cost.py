@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops import cost
+from ..ops import cost, estimates
 from . import inventory, members, output, render, tables, terminal, values, words
 
 TYPE_CHECKING = False
@@ -115,7 +115,7 @@ def _parts(data: Mapping[str, object]) -> Iterator[str]:
     if sandboxes:
         rows = [_row(each) for each in sandboxes]
         if len(rows) > 1:
-            rows.append(("TOTAL", "", "", *(render_amount(total[name]) for name in _AMOUNTS)))
+            rows.append(("TOTAL", "", "", *(render_amount(total[name]) for name in estimates.AMOUNTS)))
         # A name that is cut may still be known; an id is not.
         name = tables.Column("NAME", shrinks=all(each["name"] for each in sandboxes))
         yield output.table((name, *_AFTER_NAME), rows)
@@ -143,12 +143,9 @@ def _wrapped(line: str, *, mark: str = "") -> str:
     return f"{mark}{render.fold(line, terminal.room(terminal.STDOUT), indent=' ' * len(mark))}\n"
 
 
-_AMOUNTS = ("per_hour", "so_far", "until_expiry")
-
-
 def _row(sandbox: Mapping[str, object]) -> tuple[object, ...]:
     name = sandbox["name"] or f"({sandbox['microvm_id']})"
-    return (name, sandbox["state"], _memory(sandbox), *(render_amount(sandbox[amount]) for amount in _AMOUNTS))
+    return (name, sandbox["state"], _memory(sandbox), *(render_amount(sandbox[amount]) for amount in estimates.AMOUNTS))
 
 
 def _image_row(image: Mapping[str, object]) -> tuple[object, ...]:
@@ -199,7 +196,7 @@ def _remarks(data: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     for sandbox in members.items(data, "sandboxes"):
         reasons = sandbox["reasons"]
         assert isinstance(reasons, list)
-        if any(sandbox[amount] is None for amount in _AMOUNTS):
+        if any(sandbox[amount] is None for amount in estimates.AMOUNTS):
             without.setdefault("; ".join(map(str, reasons)), []).append(sandbox["name"] or sandbox["microvm_id"])
     for reason, names in without.items():
         yield f"{render.render_names(names)}: {reason}", None
