@@ -43,9 +43,25 @@ def texts(answer: Answer, name: str, *, operation: str) -> tuple[str, ...]:
 
 
 def pages(
-    service: Service, operation: str, params: Mapping[str, object], *, deadline: Deadline
+    service: Service,
+    operation: str,
+    params: Mapping[str, object],
+    *,
+    deadline: Deadline,
+    items: str = "items",
+    sent: str = "nextToken",
+    received: str = "nextToken",
 ) -> Iterator[Mapping[str, object]]:
-    """The items of all pages. A page may be empty while others follow; the last one has no ``nextToken``.
+    """The items of all pages. A page may be empty while others follow; the last one has no token.
+
+    Args:
+        service: Who is asked.
+        operation: For what.
+        params: Its parameters.
+        deadline: By when.
+        items: The member of an answer that has them.
+        sent: The parameter that takes a token.
+        received: The member of an answer that has one.
 
     Raises:
         errors.AnswerInvalidError: a token came twice, so that there would be no end.
@@ -53,11 +69,11 @@ def pages(
     token: str | None = None
     seen: set[str] = set()
     while True:
-        answer = service.call(operation, {**params, "nextToken": token} if token else params, deadline=deadline)
-        for item in find(answer, "items", list, operation=operation) or ():
+        answer = service.call(operation, {**params, sent: token} if token else params, deadline=deadline)
+        for item in find(answer, items, list, operation=operation) or ():
             if isinstance(item, Mapping):
                 yield item
-        token = find(answer, "nextToken", str, operation=operation)
+        token = find(answer, received, str, operation=operation)
         if not token:
             return
         if token in seen:

@@ -102,20 +102,13 @@ class Connectors:
 
     def list(self, *, deadline: Deadline) -> Iterator[Connector]:
         """All connectors of the account and region; without what each is made of."""
-        operation, marker = "ListNetworkConnectors", None
-        seen: set[str] = set()
-        while True:
-            answer = self._service.call(operation, {"Marker": marker}, deadline=deadline)
-            for item in answers.find(answer, "NetworkConnectors", list, operation=operation) or ():
-                yield Connector.from_wire(item, operation=operation)
-            marker = answers.find(answer, "NextMarker", str, operation=operation)
-            if not marker:
-                return
-            if marker in seen:
-                raise errors.AnswerInvalidError(
-                    f"{operation}: the pages go round in a circle", operation=operation, status=200
-                )
-            seen.add(marker)
+        operation = "ListNetworkConnectors"
+        found = answers.pages(
+            self._service, operation, {},
+            items="NetworkConnectors", sent="Marker", received="NextMarker", deadline=deadline,
+        )  # fmt: skip
+        for item in found:
+            yield Connector.from_wire(item, operation=operation)
 
     def update(
         self,
