@@ -29,8 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     *(
+        "FOREIGN",
+        "NO_CREDENTIALS",
+        "NO_REGION",
         "PROBE_SECONDS",
         "STACK",
+        "UNREACHABLE",
+        "UNUSABLE_WAY",
         "Caller",
         "attempt",
         "caller",
@@ -285,13 +290,19 @@ def require(found: Made | errors.VmnestError) -> Made:
 
 # -- what to say -------------------------------------------------------------------------------------------------------
 
+NO_REGION = "there is no region"
+NO_CREDENTIALS = "there are no usable credentials"
+UNREACHABLE = "the service cannot be reached"
+FOREIGN = "something else than the service answers"
+UNUSABLE_WAY = "the settings of proxy or certificates cannot be used"
+
 
 def obstacle(context: Context) -> str | None:
     """Why no call to AWS can be made, in words that need no remedy, since another check has it; None if one can."""
     if isinstance(region(context), errors.VmnestError):
-        return "there is no region"
+        return NO_REGION
     if isinstance(standing(context), errors.VmnestError):
-        return "there are no usable credentials"
+        return NO_CREDENTIALS
     made = service(context, MICROVMS)
     if isinstance(made, errors.DependencyMissingError):
         return "botocore has no model of the service"
@@ -304,10 +315,10 @@ def obstacle(context: Context) -> str | None:
 
 
 _OBSTACLES: tuple[tuple[type[errors.VmnestError], str], ...] = (
-    (errors.TransportError, "the service cannot be reached"),
+    (errors.TransportError, UNREACHABLE),
     (errors.SignatureRefusedError, "AWS refuses the credentials"),
-    (errors.AnswerInvalidError, "something else than the service answers"),
-    (errors.SettingError, "the settings of proxy or certificates cannot be used"),
+    (errors.AnswerInvalidError, FOREIGN),
+    (errors.SettingError, UNUSABLE_WAY),
 )
 
 

@@ -86,7 +86,7 @@ def image(context: Context) -> list[Check]:
 def _look_at_image(context: Context, chosen: _Chosen) -> list[Check]:
     reason, control = access.obstacle(context), access.control(context)
     if reason is not None or isinstance(control, errors.VmnestError):
-        return chosen.skip(reason or "the service cannot be reached")
+        return chosen.skip(reason or access.UNREACHABLE)
     asked = access.attempt(lambda: _get_image(context, control, chosen.value))
     if isinstance(asked, errors.VmnestError):
         return chosen.say([_refused(context, asked, chosen.value)])

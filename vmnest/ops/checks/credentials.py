@@ -61,9 +61,9 @@ def describe_seconds(seconds: float) -> str:
 def identity(context: Context) -> list[Check]:
     """Whom they belong to, as AWS says: the account and the user or role."""
     if isinstance(access.region(context), errors.VmnestError):
-        return [access.skipped("aws.identity", title=_WHO, reason="there is no region")]
+        return [access.skipped("aws.identity", title=_WHO, reason=access.NO_REGION)]
     if isinstance(access.standing(context), errors.VmnestError):
-        return [access.skipped("aws.identity", title=_WHO, reason="there are no usable credentials")]
+        return [access.skipped("aws.identity", title=_WHO, reason=access.NO_CREDENTIALS)]
     found = access.caller(context)
     if isinstance(found, errors.DependencyMissingError):
         return [access.skipped("aws.identity", title=_WHO, reason="there is no botocore")]

@@ -116,7 +116,7 @@ def memory(context: Context) -> list[Check]:
     name, title = "aws.quota.memory", "memory quota"
     reason, control = access.obstacle(context), access.control(context)
     if reason is not None or isinstance(control, errors.VmnestError):
-        return [access.skipped(name, title=title, reason=reason or "the service cannot be reached")]
+        return [access.skipped(name, title=title, reason=reason or access.UNREACHABLE)]
     limits = _limits(context)
     limit = limits.values[_MEMORY]
     used = _count_memory(control, access.deadline(context))
@@ -201,7 +201,7 @@ def images(context: Context) -> list[Check]:
     name, title = "aws.quota.images", "image quota"
     reason, control = access.obstacle(context), access.control(context)
     if reason is not None or isinstance(control, errors.VmnestError):
-        return [access.skipped(name, title=title, reason=reason or "the service cannot be reached")]
+        return [access.skipped(name, title=title, reason=reason or access.UNREACHABLE)]
     limits = _limits(context)
     limit = limits.values[_IMAGES]
     found = access.attempt(lambda: sum(1 for _ in control.images.list(deadline=access.deadline(context))))

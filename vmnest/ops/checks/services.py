@@ -117,14 +117,14 @@ def endpoint(context: Context) -> list[Check]:
         return [access.of_error(name, overrides, title=title)]
     found = access.reached(context)
     if isinstance(found, errors.RegionNotFoundError):
-        return [access.skipped(name, title=title, reason="there is no region")]
+        return [access.skipped(name, title=title, reason=access.NO_REGION)]
     if isinstance(found, errors.VmnestError):
         return [access.of_error(name, found, title=title)]
     url, reached = found
     if isinstance(reached, errors.ProxyError):
         return [access.skipped(name, title=title, reason="the way through the proxy fails")]
     if isinstance(reached, errors.SettingError):
-        return [access.skipped(name, title=title, reason="the settings of proxy or certificates cannot be used")]
+        return [access.skipped(name, title=title, reason=access.UNUSABLE_WAY)]
     own = overrides.get(access.MICROVMS)
     text = url if own is None else f"{url} ({own['source']})"
     others = [f"{service} to {each['url']} ({each['source']})" for service, each in overrides.items() if each != own]
@@ -162,7 +162,7 @@ def _judge(
         said = f" ({reached.text})" if reached.text else ""
         yield Finding(
             check.FAILED if _is_foreign(access.first_call(context)) else check.WARNING,
-            f"{text}: something else than the service answers, with HTTP {reached.status}{said}",
+            f"{text}: {access.FOREIGN}, with HTTP {reached.status}{said}",
             remedy="Check the endpoint's URL, and what stands before it: a proxy, or the login page of a network.",
         )
 
@@ -245,11 +245,11 @@ def clock(context: Context) -> list[Check]:
     name, title = "aws.clock", "clock"
     found = access.reached(context)
     if not isinstance(found, tuple) or isinstance(found[1], errors.VmnestError):
-        reason = "there is no region" if isinstance(found, errors.RegionNotFoundError) else "nobody answers"
+        reason = access.NO_REGION if isinstance(found, errors.RegionNotFoundError) else "nobody answers"
         return [access.skipped(name, title=title, reason=reason)]
     reached = found[1]
     if reached.is_foreign:
-        return [access.skipped(name, title=title, reason="something else than the service answers")]
+        return [access.skipped(name, title=title, reason=access.FOREIGN)]
     if reached.skew is None:
         return [
             check.Check(name, title=title, verdict=check.UNKNOWN, detail="the service does not say what time it is")
