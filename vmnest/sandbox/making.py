@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from .. import errors, registry
+from .. import errors, registry, settings
 from . import launch, wishes
 from .link import Link, place_of
 from .phases import Phases
@@ -42,6 +42,7 @@ def make(
     """
     records = records or registry.open_default(place.environ)
     wishes.check(wish, place=place)
+    verify_tls = settings.is_on("verify_tls", flag=verify_tls, environ=place.environ)
     if not replace:
         records.check_free(wish.name)
     phases = Phases()

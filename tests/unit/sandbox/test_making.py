@@ -146,6 +146,15 @@ def test_what_cannot_be_had_is_refused_before_anything_is_recorded_ended_or_star
     assert control.microvms.calls == calls
 
 
+def test_a_setting_that_is_none_is_told_before_anything_is_started(
+    control: FakeControl, records: registry.Registry
+) -> None:
+    with pytest.raises(errors.SettingError, match="VERIFY_TLS"):
+        make_sandbox(control, records, environ={"AGENT_SANDBOX_VERIFY_TLS": "maybe"})
+    assert control.microvms.calls == []
+    assert records.all() == []
+
+
 def test_the_log_group_goes_to_the_service_and_into_the_record(
     control: FakeControl, records: registry.Registry
 ) -> None:
