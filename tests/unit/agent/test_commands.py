@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from tests.support.agent import Agent
 from tests.support.agent_client import States
 from tests.support.clock import FakeClock
 from tests.support.process_peer import HEAD, ProcessPeer
 from tests.support.scripted import Answer, Received, ScriptedServer, answer, json_answer
 from vmnest import errors
+from vmnest.agent.client import AgentClient
 from vmnest.agent.results import ExecResult, Missing
 from vmnest.deadline import Deadline
+from vmnest.transport import Transport
 
 DONE = {"exit_code": 0, "signal": None, "timed_out": False}
 PLAIN = json_answer(200, {"exit_code": 0, "encoding": "base64", "stdout": "b2s=", "stderr": ""})
@@ -54,6 +57,16 @@ def test_output_cut_at_any_byte_is_whole_and_the_command_runs_once(connect_agent
             script.answers = [cut]
             assert connect_agent(server).exec("x") == ExecResult(0, b"out", b"err"), f"cut after {cut} bytes"
             assert len(script.runs) == 1
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_a_quiet_command_may_take_longer_than_any_patience_of_the_client(
+    shared_agent: Agent, agent_transport: Transport, timeout: float | None
+) -> None:
+    client = AgentClient(
+        shared_agent.url, headers=lambda refused: [], transport=agent_transport, port=8080, quiet=0.1, grace=0.4
+    )
+    assert client.exec("sh", ["-c", "sleep 1.5; echo done"], timeout=timeout).stdout == b"done\n"
 
 
 def test_output_goes_to_functions_as_it_comes(connect_agent: Any) -> None:
