@@ -1,7 +1,7 @@
 """The content of an image: find its directory, look at what would go into it, pack it as a zip.
 
-May import what is below: errors, deadline, settings, aws, control. Nothing in here prints; what a user should know is
-handed out as warnings.
+May import what lies below it, aws and control among it. Nothing in here prints; what a user should know is handed
+out as warnings.
 """
 
 from __future__ import annotations
