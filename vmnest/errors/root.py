@@ -263,8 +263,9 @@ def iter_classes(root: type[VmnestError] = VmnestError) -> Iterator[type[VmnestE
 
 # A token or a signature that some library quoted in its own message must not travel on in ours.
 _SECRET = re.compile(
-    r"(?i)((?:x-aws-proxy-auth|x-amz-security-token|authorization|aws_secret_access_key|secret_?access_?key"
-    r"|session_?token|lambda-microvms\.authentication)[\"']?\s*[:=.]\s*[\"']?)(?:AWS4-HMAC-SHA256\s[^\"'\r\n]*|[^\s\"',;&}]+)"
+    r"(?i)((?:x-aws-proxy-auth|x-amz-security-token|x-amz-signature|authorization(?:_token)?|aws_secret_access_key"
+    r"|secret_?access_?key|session_?token|lambda-microvms\.authentication)[\"']?\s*[:=.]\s*[\"']?)"
+    r"(?:AWS4-HMAC-SHA256\s[^\"'\r\n]*|(?:(?:Basic|Bearer|Negotiate|Token)\s+)?[^\s\"',;&}]+)"
 )
 # The login in a URL: proxies have one.
 _LOGIN = re.compile(r"(?<=://)[^/\s\"'@:]*:[^/\s\"']*@")
