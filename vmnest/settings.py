@@ -21,6 +21,7 @@ __all__ = [
     "TARGET_LOCAL",
     "Setting",
     "environment",
+    "is_local",
     "is_on",
     "number",
     "parse_count",
@@ -231,6 +232,11 @@ def number(name: str, *, flag: int | None = None, environ: Mapping[str, str] | N
     value = resolve(name, flag=flag, environ=environ).value
     assert isinstance(value, int)
     return value
+
+
+def is_local(local: bool | None, *, environ: Mapping[str, str]) -> bool:
+    """Whether this machine is meant: as the caller says, else as the setting says."""
+    return text("target", environ=environ) == TARGET_LOCAL if local is None else local
 
 
 def is_on(name: str, *, flag: bool | None = None, environ: Mapping[str, str] | None = None) -> bool:

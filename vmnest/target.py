@@ -273,9 +273,7 @@ def resolve(
         errors.UnsupportedError: it is this machine, which is no Linux.
     """
     environ = settings.environment() if environ is None else environ
-    if local is None:
-        local = settings.text("target", environ=environ) == settings.TARGET_LOCAL
-    if local:
+    if settings.is_local(local, environ=environ):
         daemon.require_linux()
         return Target(settings.TARGET_LOCAL, region=names.LOCAL_REGION, environ=environ)
     from .aws import region as regions

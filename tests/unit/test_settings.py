@@ -105,3 +105,18 @@ def test_without_an_environment_given_it_is_the_processes_own(monkeypatch: pytes
     monkeypatch.setenv("AGENT_SANDBOX_WORKDIR", "/elsewhere")
     assert settings.text("workdir") == "/elsewhere"
     assert settings.environment() is os.environ
+
+
+@pytest.mark.parametrize(
+    ("local", "said", "is_local"),
+    [
+        (None, {}, False),
+        (None, {"AGENT_SANDBOX_TARGET": "local"}, True),
+        (False, {"AGENT_SANDBOX_TARGET": "local"}, False),
+        (True, {"AGENT_SANDBOX_TARGET": "aws"}, True),
+    ],
+)
+def test_the_caller_decides_whether_this_machine_is_meant_before_the_setting_does(
+    local: bool | None, said: dict[str, str], is_local: bool
+) -> None:
+    assert settings.is_local(local, environ=said) is is_local

@@ -74,7 +74,7 @@ def remark_unusual_place(*, options: Options) -> None:
 
 def is_local(*, options: Options) -> bool:
     """What is made is made on this machine."""
-    return options.local or settings.text("target", environ=settings.environment()) == settings.TARGET_LOCAL
+    return settings.is_local(options.local or None, environ=settings.environment())
 
 
 def remark_local_cloud(*, options: Options) -> None:

@@ -251,7 +251,7 @@ def infra_outputs(
     from ..infra import config, outputs, places, state
 
     environ = settings.environment()
-    is_local = works.is_local_target(local, environ)
+    is_local = settings.is_local(local, environ=environ)
     if not files and stack is None and places.find_default(environ) is None:
         only = outputs.find_stack(is_local=is_local, environ=environ)
         if only is not None:

@@ -181,7 +181,7 @@ def _add_default_places(places: _Places, *, local: bool | None, region: str | No
     environ = settings.environment()
     if local is None and region is not None:
         local = False
-    wanted = [settings.text("target", environ=environ) == settings.TARGET_LOCAL if local is None else local]
+    wanted = [settings.is_local(local, environ=environ)]
     if wanted == [False] and local is None and _has_local_cloud():
         wanted.append(True)
     is_chosen = local is not None or settings.resolve("target", environ=environ).source != "default"

@@ -42,7 +42,7 @@ def show_offers(
         errors.UsageError: several are.
     """
     environ = settings.environment()
-    is_local = works.is_local_target(local, environ)
+    is_local = settings.is_local(local, environ=environ)
     if files or project is not None or stack is not None:
         chosen = _choose(files, project=project, stack=stack, is_local=is_local, environ=environ)
         return _describe(chosen, _Chosen(chosen), is_local=is_local)

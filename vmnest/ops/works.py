@@ -33,7 +33,7 @@ if TYPE_CHECKING:
             """Work on a stack is over."""
 
 
-__all__ = ["Work", "configured_region", "each_of", "is_local_target", "load", "region_of"]
+__all__ = ["Work", "configured_region", "each_of", "load", "region_of"]
 
 STOP_SECONDS = 10.0  # for the other stacks, once the front wants no more
 
@@ -81,7 +81,7 @@ def load(
     from ..infra import config, state
 
     environ = settings.environment()
-    is_local = is_local_target(local, environ)
+    is_local = settings.is_local(local, environ=environ)
     store = state.open_default(environ)
     works = []
     for each in config.load(files, stack=stack, want_guest=want_guest, environ=environ):
@@ -89,11 +89,6 @@ def load(
         place = _place_of(each, recorded, is_local=is_local, region=region, environ=environ)
         works.append(Work(each, place=place, store=store))
     return works
-
-
-def is_local_target(local: bool | None, environ: Mapping[str, str]) -> bool:
-    """Whether this machine is meant."""
-    return settings.text("target", environ=environ) == settings.TARGET_LOCAL if local is None else local
 
 
 def _place_of(

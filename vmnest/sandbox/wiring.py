@@ -43,7 +43,7 @@ def resolve(
     """
     from ..infra import outputs
 
-    is_local = _is_local(local, environ)
+    is_local = settings.is_local(local, environ=environ)
     sources = {}
     open_image = not image and targets.configured("image_arn", is_local=is_local, environ=environ) is None
     found = outputs.resolve(outputs.IMAGE, is_local=is_local, environ=environ) if open_image else None
@@ -66,7 +66,7 @@ def resolve(
 
 def egress_connector(*, local: bool | None, environ: Mapping[str, str]) -> str | None:
     """The egress connector that is configured, else the one that infrastructure offers, else None."""
-    is_local = _is_local(local, environ)
+    is_local = settings.is_local(local, environ=environ)
     configured = targets.configured("egress_connector", is_local=is_local, environ=environ)
     if configured is not None:
         return configured
@@ -74,10 +74,6 @@ def egress_connector(*, local: bool | None, environ: Mapping[str, str]) -> str |
 
     found = outputs.resolve(outputs.EGRESS_CONNECTOR, is_local=is_local, environ=environ)
     return None if found is None else found.value
-
-
-def _is_local(local: bool | None, environ: Mapping[str, str]) -> bool:
-    return settings.text("target", environ=environ) == settings.TARGET_LOCAL if local is None else local
 
 
 def _check_region(found: tuple[str, str], place: targets.Target) -> None:
