@@ -104,11 +104,11 @@ def choose(request: jsonrpc.Request, *, negotiated: str | None) -> Era:
         return _modern(request.method, meta)
     missing = [key for key in (_VERSION_KEY, _CAPABILITIES_KEY) if key not in meta]
     if request.method in _MODERN_ONLY or any(isinstance(key, str) and key.startswith(_PREFIX) for key in meta):
-        raise _invalid(f"params._meta lacks {' and '.join(missing)}")
+        raise jsonrpc.invalid_params(f"params._meta lacks {' and '.join(missing)}")
     if request.method not in LEGACY_METHODS:
         raise _not_found(request.method)
     if negotiated is None and request.method != "ping":
-        raise _invalid(f"begin with initialize, or send {' and '.join(missing)} in params._meta")
+        raise jsonrpc.invalid_params(f"begin with initialize, or send {' and '.join(missing)} in params._meta")
     return Era(negotiated or LATEST_LEGACY, is_modern=False)
 
 
@@ -119,15 +119,15 @@ def _handshake(request: jsonrpc.Request, *, claims_modern: bool) -> Era:
         return Era(negotiate(requested), is_modern=False)
     if claims_modern:
         raise _not_found(request.method)
-    raise _invalid("initialize needs protocolVersion, a string")
+    raise jsonrpc.invalid_params("initialize needs protocolVersion, a string")
 
 
 def _modern(method: str, meta: Mapping[str, object]) -> Era:
     version = meta[_VERSION_KEY]
     if not isinstance(version, str):
-        raise _invalid(f"params._meta: {_VERSION_KEY} must be a string")
+        raise jsonrpc.invalid_params(f"params._meta: {_VERSION_KEY} must be a string")
     if not isinstance(meta.get(_CAPABILITIES_KEY), dict):
-        raise _invalid(f"params._meta: {_CAPABILITIES_KEY} must be an object")
+        raise jsonrpc.invalid_params(f"params._meta: {_CAPABILITIES_KEY} must be an object")
     # Before the method: who probes with a version of the future must hear of the version.
     if version not in MODERN_VERSIONS:
         raise jsonrpc.ProtocolError(
@@ -138,12 +138,8 @@ def _modern(method: str, meta: Mapping[str, object]) -> Era:
     if method not in MODERN_METHODS:
         raise _not_found(method)
     if _LEVEL_KEY in meta and meta[_LEVEL_KEY] not in _LEVELS:
-        raise _invalid(f"params._meta: {_LEVEL_KEY} must be one of {', '.join(_LEVELS)}")
+        raise jsonrpc.invalid_params(f"params._meta: {_LEVEL_KEY} must be one of {', '.join(_LEVELS)}")
     return Era(version, is_modern=True)
-
-
-def _invalid(reason: str) -> jsonrpc.ProtocolError:
-    return jsonrpc.ProtocolError(jsonrpc.INVALID_PARAMS, f"Invalid params: {reason}")
 
 
 def _not_found(method: str) -> jsonrpc.ProtocolError:

@@ -34,6 +34,7 @@ __all__ = [
     "build_error",
     "build_notification",
     "build_result",
+    "invalid_params",
     "parse",
     "to_line",
 ]
@@ -62,6 +63,11 @@ class ProtocolError(Exception):
         self.code = code
         self.message = message
         self.data = data
+
+
+def invalid_params(reason: str) -> ProtocolError:
+    """The error for a request whose params are not what its method takes."""
+    return ProtocolError(INVALID_PARAMS, f"Invalid params: {reason}")
 
 
 class Request:

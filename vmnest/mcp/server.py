@@ -210,7 +210,7 @@ class Server:
     def _list(self, method: str, params: Mapping[str, object]) -> dict[str, object]:
         """All lists have one page: nobody was given a cursor."""
         if params.get("cursor") is not None:
-            raise _invalid("cursor is none that was given out")
+            raise jsonrpc.invalid_params("cursor is none that was given out")
         if method == "tools/list":
             return {"tools": self._provider.tools()}
         if method == "resources/list":
@@ -229,18 +229,18 @@ class Server:
     def _call_tool(self, call: Call) -> dict[str, object]:
         name, arguments = call.request.params.get("name"), call.request.params.get("arguments")
         if not isinstance(name, str):
-            raise _invalid("name must be a string")
+            raise jsonrpc.invalid_params("name must be a string")
         if not isinstance(arguments, (dict, type(None))):
-            raise _invalid("arguments must be an object")
+            raise jsonrpc.invalid_params("arguments must be an object")
         result = self._provider.call(name, arguments or {}, call)
         if result is None:
-            raise _invalid(f"there is no tool {name[:100]!r}")
+            raise jsonrpc.invalid_params(f"there is no tool {name[:100]!r}")
         return result
 
     def _read(self, call: Call) -> Sequence[Mapping[str, object]]:
         uri = call.request.params.get("uri")
         if not isinstance(uri, str):
-            raise _invalid("uri must be a string")
+            raise jsonrpc.invalid_params("uri must be a string")
         contents = self._provider.read(uri, call)
         if contents is None:
             raise call.era.resource_not_found(uri)
@@ -249,10 +249,6 @@ class Server:
 
 def _fault(request: jsonrpc.Request, reason: str) -> dict[str, object]:
     return jsonrpc.build_error(request.id, jsonrpc.ProtocolError(jsonrpc.INTERNAL_ERROR, reason))
-
-
-def _invalid(reason: str) -> jsonrpc.ProtocolError:
-    return jsonrpc.ProtocolError(jsonrpc.INVALID_PARAMS, f"Invalid params: {reason}")
 
 
 class _Alone:
