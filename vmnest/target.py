@@ -160,7 +160,8 @@ class Target:
         if told not in stronger:
             raise errors.IsolationUnavailableError(
                 f"the local cloud isolates sandboxes by {told}, and AGENT_SANDBOX_LOCAL_ISOLATION demands {minimum}",
-                hint="Stop it (vmnest local down): the next one is started with that demand.",
+                hint=f"Set it to {told}, or unset it, if that is enough. vmnest doctor --local tells what this machine "
+                "has; a cloud that is to find more has to be started anew, without sandboxes: vmnest local down",
             )
 
     def _local_credentials(self) -> CredentialSource:

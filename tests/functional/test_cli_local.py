@@ -234,6 +234,12 @@ def test_sizes_are_checked(cli: Cli) -> None:
     assert cli("ps", "huge").status == 3
 
 
+def test_an_isolation_that_is_not_there_is_told_with_the_one_that_is(cli: Cli, box: str) -> None:
+    done = cli("create", "strong", "--local", AGENT_SANDBOX_LOCAL_ISOLATION="vm")
+    assert (done.status, done.text) == (1, "")
+    assert "by namespace, and AGENT_SANDBOX_LOCAL_ISOLATION demands vm\n  Set it to namespace" in done.remarks
+
+
 def test_an_image_that_does_not_exist_is_not_found_and_leaves_nothing(cli: Cli) -> None:
     done = cli("create", "none", "--local", "-i", "no-such-image")
     assert done.status == 3
