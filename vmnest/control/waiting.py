@@ -6,16 +6,17 @@ from collections.abc import Callable, Collection
 
 from .. import deadline as deadlines
 from .. import errors
-from ..deadline import SYSTEM_CLOCK, Clock, Deadline
+from ..deadline import NEVER, SYSTEM_CLOCK, Clock, Deadline
 from ..wire import names
 from .microvms import MicroVM, MicroVMs
 
-__all__ = ["ENDED_BY_REQUEST", "advice", "ended", "wait_until"]
+__all__ = ["ENDED_BY_REQUEST", "advice", "ended", "until_explained", "wait_until"]
 
 _FIRST_DELAY_SECONDS = 0.1
 _LAST_DELAY_SECONDS = 2.0
 # A wait may take hours: what fails meanwhile, and may pass, is outlasted this long. (Each call repeats itself, too.)
 _OUTAGE_SECONDS = 60.0
+_REASON_SECONDS = 5.0  # an end takes some 3 s, and only then its reason is told
 ENDED_BY_REQUEST = "Success."  # the service's reason after TerminateMicrovm, which puzzles as the reason of an error
 
 
@@ -53,12 +54,25 @@ def wait_until(
                 return microvm
             # TERMINATING leads to TERMINATED only, so it is an end too, unless that end is the goal.
             if microvm.ended and names.TERMINATED not in states:
-                raise ended(microvm)
+                raise ended(until_explained(microvms, microvm, deadline=deadline, clock=clock))
         left = deadline.remaining()
         if left is not None and delay >= left:
             raise _too_late(microvm, states, deadline)
         clock.sleep(delay)
     raise AssertionError("the schedule of delays has no end")
+
+
+def until_explained(
+    microvms: MicroVMs, microvm: MicroVM, *, deadline: Deadline = NEVER, clock: Clock = SYSTEM_CLOCK
+) -> MicroVM:
+    """One that is ending, as it is at its end, when the service tells why; as it is now if that takes long."""
+    if microvm.state != names.TERMINATING or microvm.state_reason:
+        return microvm
+    patience = Deadline(deadline.clamp(_REASON_SECONDS), clock=clock)
+    try:
+        return wait_until(microvms, microvm.microvm_id, states=(names.TERMINATED,), deadline=patience, clock=clock)
+    except errors.VmnestError:  # it ends all the same
+        return microvm
 
 
 def ended(microvm: MicroVM) -> errors.MicroVMEndedError:

@@ -203,6 +203,7 @@ class Link:
         """The error for a use of it once its MicroVM has ended."""
         from ..control import waiting
 
+        microvm = waiting.until_explained(self.control().microvms, microvm, clock=self.clock)
         error = waiting.ended(microvm)
         if self.is_new:
             error.hint = _CMD_HINT if _STOPPED in (microvm.state_reason or "") else None

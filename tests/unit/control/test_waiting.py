@@ -55,6 +55,25 @@ def test_an_end_that_was_not_waited_for_is_an_error_with_the_reason(controls: Co
     assert caught.value.details["state_reason"] == reason
 
 
+def test_the_reason_of_an_end_that_goes_on_is_waited_for(controls: Controls):
+    reason = "Suspend lifecycle hook returned HTTP status 500."
+    made = controls(*states("RUNNING", "TERMINATING", "TERMINATING"), *states("TERMINATED", reason=reason))
+    with pytest.raises(errors.MicroVMEndedError, match=f"TERMINATED: {reason}"):
+        wait(made, names.SUSPENDED)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [states(*["TERMINATING"] * 50), [json_answer(404, {"message": "MicroVM not found"})]],
+    ids=["it does not end", "it is gone"],
+)
+def test_the_reason_of_an_end_is_not_waited_for_long(controls: Controls, then: list[object]):
+    made = controls(*states("TERMINATING"), *then)
+    with pytest.raises(errors.MicroVMEndedError, match="is TERMINATING\n"):
+        wait(made, names.RUNNING, seconds=None)
+    assert sum(made.clock.sleeps) <= 5
+
+
 def test_an_end_by_request_does_not_read_as_a_success(controls: Controls):
     made = controls(*states("TERMINATED", reason="Success."))
     with pytest.raises(errors.MicroVMEndedError, match=r"TERMINATED: a request ended it \(Success\.\)") as caught:

@@ -249,6 +249,13 @@ def test_a_microvm_that_ended_is_an_error_with_its_reason_at_once(records: regis
     assert link.state == "TERMINATED"
 
 
+def test_one_that_is_ending_is_told_of_as_it_ends(records: registry.Registry) -> None:
+    control = FakeControl("http://127.0.0.1:9")
+    link = link_to("http://127.0.0.1:9", control, records)
+    control.microvms.upcoming = ["TERMINATING", "TERMINATING", "TERMINATED"]
+    assert link.ended(link.look()).details["state"] == "TERMINATED"
+
+
 def test_the_name_of_one_that_ended_is_to_be_forgotten_only_while_it_is_known(records: registry.Registry) -> None:
     control = FakeControl("http://127.0.0.1:9")
     link = link_to("http://127.0.0.1:9", control, records)
