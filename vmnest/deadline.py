@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
-__all__ = ["NEVER", "SYSTEM_CLOCK", "Clock", "Deadline", "backoff", "check_seconds"]
+__all__ = ["LONGEST_SECONDS", "NEVER", "SYSTEM_CLOCK", "Clock", "Deadline", "backoff", "check_seconds"]
 
 FIRST_DELAY_SECONDS = 0.05
 LAST_DELAY_SECONDS = 5.0
