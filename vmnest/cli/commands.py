@@ -203,8 +203,8 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
 def _check(options: _ExecOptions, *, is_background: bool) -> None:
     for number, word in enumerate(options.words):
         values.check_text(word, what=f"word {number + 1} of the command")
-    values.check_text(options.workdir or "", what="--workdir")
-    values.check_text(options.user or "", what="--user")
+    values.check_option(options.workdir, what="--workdir")
+    values.check_option(options.user, what="--user")
     if _wants_terminal(options) and options.json and not is_background:
         raise errors.UsageError(
             "--tty and --json do not go together",

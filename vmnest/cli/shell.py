@@ -59,8 +59,8 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
 
 
 def _run(options: _ShellOptions) -> int:
-    values.check_text(options.workdir or "", what="--workdir")
-    values.check_text(options.user or "", what="--user")
+    values.check_option(options.workdir, what="--workdir")
+    values.check_option(options.user, what="--user")
     (name,) = options.names
     front = attending.Front(options, name=name, reads=True)
     data = shell.run_shell(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 __all__ = [
+    "check_option",
     "check_text",
     "is_text",
     "parse_bytes",
@@ -194,6 +195,13 @@ def is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def check_option(value: str | None, *, what: str) -> None:
+    """Raise UsageError for the value of an option that is no text, or nothing."""
+    if value == "":
+        raise errors.UsageError(f"{what} must not be empty")
+    check_text(value or "", what=what)
 
 
 def check_text(text: str, *, what: str) -> None:

@@ -86,19 +86,19 @@ def test_what_fails_before_the_command_is_status_125(
     assert captured.err.startswith("vmnest: no ")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["-w", "/nowhere"], "vmnest: --workdir: no such directory: /nowhere\n"),
-        (["-w", ""], "vmnest: --workdir must not be empty\n"),
-    ],
-    ids=str,
-)
-def test_an_error_names_the_option_that_was_given(
-    here: LocalCloud, options: list[str], said: str, capfd: pytest.CaptureFixture[str]
+def test_an_error_names_the_option_that_was_given(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["--local", "run", "-w", "/nowhere", "--", "true"]) == 125
+    assert capfd.readouterr().err == "vmnest: --workdir: no such directory: /nowhere\n"
+
+
+@pytest.mark.parametrize("line", [["run"], ["exec", "nobody"], ["shell", "nobody"]], ids=" ".join)
+@pytest.mark.parametrize("option", ["--workdir", "--user"])
+def test_an_option_that_names_nothing_is_refused_before_anything_is_made(
+    line: list[str], option: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--local", "run", *options, "--", "true"]) == 125
-    assert capfd.readouterr().err == said
+    command = [] if line[0] == "shell" else ["--", "true"]
+    assert main([*line, option, "", *command]) == 2
+    assert capfd.readouterr().err == f"vmnest: {option} must not be empty\n"
 
 
 def test_an_error_about_a_limit_names_the_option_too() -> None:

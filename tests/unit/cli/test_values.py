@@ -204,5 +204,7 @@ def test_a_payload_of_other_bytes_than_text_is_refused() -> None:
 
 def test_bytes_that_are_no_text_are_told_with_what_they_were_given_for() -> None:
     values.check_text("naïve", what="word 1")
+    values.check_option("naïve", what="--user")
+    values.check_option(None, what="--user")
     with pytest.raises(errors.UsageError, match="word 1 is not UTF-8"):
         values.check_text("\udcff", what="word 1")
