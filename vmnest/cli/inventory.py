@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from . import verbs
 
-__all__ = ["build_parser", "labels_of", "none_of", "place_of", "run"]
+__all__ = ["build_parser", "labels_of", "left_out", "none_of", "not_asked", "place_of", "run"]
 
 
 class _Options(words.Options):
@@ -71,7 +71,7 @@ def labels_of(given: Sequence[tuple[str, str]] | None) -> dict[str, str]:
 
 
 def run(verb: verbs.Verb, options: words.Options) -> int:
-    """Do it."""
+    """Do it. 1 if a place whose list was wanted could not be asked."""
     assert isinstance(options, _Options)
     output.remark_unusual_place(options=options)
     labels = labels_of(options.label)
@@ -93,11 +93,12 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
     listed, failed = members.items(data, "sandboxes"), members.items(data, "failed")
     text = _lines(each["name"] or each["microvm_id"] for each in listed) if options.quiet else _table(listed, options)
     output.result(data, options=options, text=text)
-    if not listed:
+    if not listed and not failed:  # else nobody knows
         limited = bool(options.state or options.image)
-        output.remark(none_of(options, labels=options.label, limited=limited), options=options)
-    output.remark_failures(_failures(listed, failed), options=options)
-    return 0
+        asked_here = bool(data.get("left_out"))
+        output.remark(none_of(options, labels=options.label, limited=limited, is_local=asked_here), options=options)
+    output.remark_failures([*_failures(listed, failed), *left_out(data)], options=options)
+    return 1 if failed else 0
 
 
 def _asks_for_names(options: _Options) -> bool:
@@ -117,7 +118,18 @@ def _failures(
     yield from (
         (members.reason(each), each["error"]) for each in listed if "error" in each and members.reason(each) not in told
     )
-    yield from ((f"{place_of(each)} could not be asked: {members.reason(each)}", each["error"]) for each in failed)
+    yield from map(not_asked, failed)
+
+
+def not_asked(each: Mapping[str, object]) -> tuple[str, object]:
+    """That a place could not be asked, and why."""
+    return f"{place_of(each)} could not be asked: {members.reason(each)}", each["error"]
+
+
+def left_out(data: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """That places were not asked that nobody has set up or chosen; that is no failure."""
+    for each in members.items(data, "left_out"):
+        yield f"{place_of(each)} is not set up here, and was left out: {members.reason(each)}", None
 
 
 def place_of(each: Mapping[str, object]) -> str:
@@ -129,9 +141,15 @@ def place_of(each: Mapping[str, object]) -> str:
     return f"AWS, {each['region']}," if each["region"] else "AWS"
 
 
-def none_of(options: words.Options, *, labels: Sequence[tuple[str, str]] | None, limited: bool = False) -> str:
+def none_of(
+    options: words.Options,
+    *,
+    labels: Sequence[tuple[str, str]] | None,
+    limited: bool = False,
+    is_local: bool = False,
+) -> str:
     """That there are none, in the place and with the labels that were asked for, or ``limited`` otherwise."""
-    place = " on this machine" if options.local else f" in {options.region}" if options.region else ""
+    place = " on this machine" if options.local or is_local else f" in {options.region}" if options.region else ""
     if limited:
         return f"there are no such sandboxes{place}"
     if labels:

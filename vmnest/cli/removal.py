@@ -227,18 +227,14 @@ def _tell(data: Mapping[str, object], *, options: words.Options) -> int:
             options=options,
         )
     failed = members.items(data, "failed")
-    left_out = [
-        (f"{inventory.place_of(each)} is not set up here, and was left out: {members.reason(each)}", None)
-        for each in members.items(data, "left_out")
-    ]
-    output.remark_failures([*_failures(failed), *left_out], options=options)
+    output.remark_failures([*_failures(failed), *inventory.left_out(data)], options=options)
     return 1 if failed else 0
 
 
 def _failures(failed: Sequence[Mapping[str, object]]) -> Iterator[tuple[str, object]]:
     of_places = [each for each in failed if (each.get("name") or each.get("microvm_id")) is None]
     for each in of_places:
-        yield f"{inventory.place_of(each)} could not be asked: {members.reason(each)}", each["error"]
+        yield inventory.not_asked(each)
     groups: dict[tuple[bool, str], list[Mapping[str, object]]] = {}
     for each in failed:
         if each not in of_places:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..control.microvms import MicroVMSummary
     from ..registry import Record
 
-__all__ = ["Place", "image_name", "list_sandboxes", "survey"]
+__all__ = ["Place", "failures", "image_name", "list_sandboxes", "survey"]
 
 ASK_SECONDS = 30.0
 # So many sandboxes of one place are asked for one by one; for more of them the place's list is read.
@@ -44,7 +44,8 @@ def list_sandboxes(
         states: Only those in one of these states, which may also be LAUNCHING, GONE or UNKNOWN.
         images: Only those that were started from one of these images, which are ARNs or names.
         unnamed: Also the MicroVMs that have no name here. Those that have ended are left out unless ``states`` has
-            their state. A place that cannot be asked is told in ``failed``; it is an error if none can.
+            their state. A place that cannot be asked is told in ``failed``, or in ``left_out`` if it is not set up
+            here and nobody has chosen it; it is an error if none can.
         local: True: only those on this machine; False: only those on AWS.
         region: Only those in this AWS region.
         timeout: Seconds that asking may take.
@@ -55,8 +56,21 @@ def list_sandboxes(
     )
     if shown:
         found = [each for each in found if each["state"] in shown]
-    failed = [place.to_failure() for place in places if place.failure is not None] if unnamed else []
-    return {"sandboxes": found, **({"failed": failed} if failed else {})}
+    failed, left_out = failures(places) if unnamed else ([], [])
+    return {
+        "sandboxes": found,
+        **({"failed": failed} if failed else {}),
+        **({"left_out": left_out} if left_out else {}),
+    }
+
+
+def failures(places: Sequence[Place]) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    """Of places whose lists were to be read: those that failed, and those that are not set up and nobody has chosen."""
+    troubled = [place for place in places if place.failure is not None]
+    return (
+        [place.to_failure() for place in troubled if not place.is_not_set_up],
+        [place.to_failure() for place in troubled if place.is_not_set_up],
+    )
 
 
 def survey(

@@ -54,9 +54,7 @@ def plan_prune(
     now = time.time()
     planned: list[dict[str, object]] = []
     doubtful: list[dict[str, object]] = []
-    troubled = [place for place in places if unnamed and place.failure is not None]
-    failed: list[dict[str, object]] = [place.to_failure() for place in troubled if not place.is_not_set_up]
-    left_out = [place.to_failure() for place in troubled if place.is_not_set_up]
+    failed, left_out = inventory.failures(places) if unnamed else ([], [])
     for each in found:
         told = {member: each[member] for member in _TOLD}
         action = _action(each, older_than=older_than, now=now)

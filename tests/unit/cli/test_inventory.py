@@ -119,13 +119,19 @@ def test_what_is_not_known_of_an_end_is_a_dash(
     assert row[1] == str(said["state"]).replace("\x1b", "\\x1b")
 
 
-def test_one_reason_that_many_states_are_unknown_is_told_once(
-    record_as: Recording, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def without_aws(aws_records: registry.Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A region, and no credentials."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/none")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.mark.usefixtures("without_aws")
+def test_one_reason_that_many_states_are_unknown_is_told_once(
+    record_as: Recording, capfd: pytest.CaptureFixture[str]
+) -> None:
     record_as("a")
     record_as("b")
     assert main(["ls"]) == 0
@@ -169,10 +175,44 @@ def test_all_shows_what_has_no_name_and_says_who_could_not_be_asked(
     fleet.add("microvm-web", "microvm-left")
     assert [row[0] for row in rows(capfd, "--all")] == ["NAME", "web", "-"]
     fleet.refused["list"] = 403
-    assert main(["ls", "--all"]) == 0
-    reason, advice = capfd.readouterr().err.splitlines()
+    assert main(["ls", "--all"]) == 1
+    captured = capfd.readouterr()
+    assert [row.split()[0] for row in captured.out.splitlines()] == ["NAME", "web"]
+    reason, advice = captured.err.splitlines()
     assert reason.startswith("vmnest: AWS, us-east-1, could not be asked: ListMicrovms: not authorized")
     assert "Allow the named action" in advice
+
+
+def test_all_does_not_say_that_there_are_none_where_nobody_knows(
+    fleet: Fleet, record_as: Recording, capfd: pytest.CaptureFixture[str]
+) -> None:
+    record_as("web")
+    fleet.add("microvm-web")
+    fleet.refused["list"] = 403
+    assert main(["ls", "--all", "--state", "SUSPENDED"]) == 1
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("vmnest: AWS, us-east-1, could not be asked: ")
+
+
+@pytest.mark.usefixtures("no_daemon", "without_aws")
+def test_all_leaves_out_aws_where_that_is_not_set_up_unless_it_was_chosen(
+    record_as: Recording, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    record_as("here", target="local", microvm_id=None)
+    line = ["ls", "--all", "--state", "RUNNING"]
+    assert main(line) == 0
+    none, reason = capfd.readouterr().err.splitlines()
+    assert none == "vmnest: there are no such sandboxes on this machine"
+    assert reason.startswith("vmnest: AWS, us-east-1, is not set up here, and was left out: no AWS credentials")
+    assert main([*line, "--json"]) == 0
+    data = json.loads(capfd.readouterr().out)
+    assert ([*data], data["left_out"][0]["target"]) == (["sandboxes", "left_out"], "aws")
+    monkeypatch.setenv("AGENT_SANDBOX_TARGET", "aws")
+    assert main(line) == 1
+    assert capfd.readouterr().err.startswith("vmnest: AWS, us-east-1, could not be asked: no AWS credentials")
+    assert main([*line, "--json"]) == 1
+    assert [*json.loads(capfd.readouterr().out)] == ["sandboxes", "failed"]
 
 
 def test_what_is_so_for_a_place_is_not_told_for_each_sandbox_in_it_too(
@@ -180,7 +220,7 @@ def test_what_is_so_for_a_place_is_not_told_for_each_sandbox_in_it_too(
 ) -> None:
     record_as("web")
     fleet.refused["list"] = 400
-    assert main(["ls", "--all"]) == 0
+    assert main(["ls", "--all"]) == 1
     assert capfd.readouterr().err.splitlines()[:1] == [
         "vmnest: AWS, us-east-1, could not be asked: ListMicrovms: no (ValidationException)"
     ]
@@ -190,7 +230,7 @@ def test_a_target_of_a_later_version_is_called_by_its_name(
     fleet: Fleet, record_as: Recording, capfd: pytest.CaptureFixture[str]
 ) -> None:
     record_as("far", target="moon")
-    assert main(["ls", "--all"]) == 0
+    assert main(["ls", "--all"]) == 1
     assert capfd.readouterr().err.startswith("vmnest: moon could not be asked: sandbox far is on the target 'moon'")
 
 
