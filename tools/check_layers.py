@@ -281,6 +281,9 @@ def check(root: Path) -> list[str]:
 
 def main() -> int:
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1]
+    if not (root / PACKAGE).is_dir():
+        print(f"check_layers.py: {root} has no {PACKAGE}; usage: python tools/check_layers.py [ROOT]", file=sys.stderr)
+        return 2
     violations = check(root)
     print("\n".join(violations) or "layers: every import is allowed")
     return 1 if violations else 0

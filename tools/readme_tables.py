@@ -9,6 +9,7 @@ A part stands between ``.. generated: NAME [ARGUMENT...]`` and ``.. end of gener
 
 from __future__ import annotations
 
+import argparse
 import csv
 import importlib
 import inspect
@@ -239,9 +240,14 @@ def fill(text: str) -> str:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="readme_tables.py", description="Write README.rst's tables from the code.")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, and fail if a table is not what it should be"
+    )
+    options = parser.parse_args()
     before = README.read_text(encoding="utf-8")
     after = fill(before)
-    if "--check" not in sys.argv[1:]:
+    if not options.check:
         README.write_text(after, encoding="utf-8")
     elif before != after:
         print("README.rst: its tables are not what the code says; run tools/readme_tables.py", file=sys.stderr)

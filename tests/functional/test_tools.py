@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,52 @@ def test_without_a_python_it_says_what_is_needed(script: str, bare_path: Path) -
     assert done.returncode == 1
     assert "needs Python 3.10 or later" in done.stderr
     assert "Found: none" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("try", "--help"), ("readme_tables.py", "--chek"), ("check_layers.py", "/nonexistent")],
+    ids=lambda words: words[0],
+)
+def test_what_a_script_does_not_know_is_refused_before_it_does_anything(words: tuple[str, ...]) -> None:
+    before = (ROOT / "README.rst").stat().st_mtime_ns
+    command = [ROOT / "tools" / words[0], *words[1:]]
+    if words[0].endswith(".py"):
+        command.insert(0, Path(sys.executable))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words[0] in done.stderr
+    assert (ROOT / "README.rst").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_who_breaks_the_trial_off_leaves_no_local_cloud_behind(tmp_path: Path, number: int) -> None:
+    scripts, programs = tmp_path / "checkout" / "tools", tmp_path / "checkout" / ".tools" / "try" / "bin"
+    temporary = tmp_path / "temporary"
+    for folder in (scripts, programs, temporary):
+        folder.mkdir(parents=True)
+    shutil.copy(ROOT / "tools" / "try", scripts)
+    (scripts / "environment.sh").write_text(
+        "TOOLS=$ROOT/.tools COMPAT=; find_python() { :; }; ensure_environment() { :; }\n"
+    )
+    (programs / "vmnest").write_text(
+        '#!/bin/sh\ncase $* in *down*) echo "$*" >>"$0.log" ;; *) echo began; exec sleep 60 ;; esac\n'
+    )
+    (programs / "vmnest").chmod(0o755)
+    with subprocess.Popen(
+        [scripts / "try"],
+        env={"PATH": os.environ["PATH"], "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert "began\n" in iter(process.stdout.readline, "")
+        assert list(temporary.iterdir())
+        os.killpg(process.pid, number)  # as a terminal does
+        assert process.wait(30) == 128 + number
+    assert (programs / "vmnest.log").read_text() == "-q local down --force\n"
+    assert not list(temporary.iterdir())
 
 
 def test_an_older_python_is_named(bare_path: Path) -> None:
