@@ -1,6 +1,7 @@
 """Fixtures of all tests live in ``tests/support``; this file only names them."""
 
 pytest_plugins = [
+    "tests.support.ambient",
     "tests.support.agent",
     "tests.support.authority",
     "tests.support.browser",
