@@ -21,7 +21,6 @@ import keyword
 import os
 import py_compile
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -96,9 +95,11 @@ def copy(destination: Path, *, name: str) -> Path:
     Raises:
         RefusalError: the name is none for a package, or something else has it.
     """
-    if not name.isidentifier() or keyword.iskeyword(name) or name in sys.stdlib_module_names:
+    if not name.isidentifier() or keyword.iskeyword(name) or name in sys.stdlib_module_names or name.startswith("__"):
         raise RefusalError(f"{name!r} can be no package's name")
     target = destination / name
+    if any(target.resolve().is_relative_to((ROOT / source).resolve()) for source in (PACKAGE, "guest")):
+        raise RefusalError(f"{destination} is in what is to be copied: choose another DEST")
     if os.path.lexists(target) and (target.is_symlink() or not (target / NOTE).is_file()):
         raise RefusalError(f"{target} is there, and is no copy that tools/vendor made: choose another --name or DEST")
     destination.mkdir(parents=True, exist_ok=True)
@@ -122,15 +123,22 @@ def write_copy(folder: Path, *, name: str) -> None:
 
 
 def make_archive(file: Path) -> Path:
-    """Make the one file."""
-    with tempfile.TemporaryDirectory(prefix="vmnest-") as work:
+    """Make the one file; what was there is whole until the new one is.
+
+    Raises:
+        RefusalError: something that is no file is there.
+    """
+    file = file.resolve()
+    if file.exists() and not file.is_file():
+        raise RefusalError(f"{file} is there, and is no file")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".vmnest-", dir=file.parent) as work:
         tree, archive = Path(work, "tree"), Path(work, "vmnest.pyz")
         write_copy(tree / PACKAGE, name=PACKAGE)
         add_byte_code(tree)
         zipapp.create_archive(tree, archive, interpreter=INTERPRETER, main=PROGRAM, compressed=True)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(archive, file)
-        file.chmod(0o755)
+        archive.chmod(0o755)
+        archive.replace(file)
     return file
 
 
@@ -151,14 +159,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--name", metavar="PKG", default=PACKAGE, help="name of the package there (default: vmnest)")
     parser.add_argument("--pyz", metavar="FILE", type=Path, help="make this one file instead, which Python runs")
     options = parser.parse_args(arguments)
-    if (options.destination is None) == (options.pyz is None):
+    if (options.destination is None) == (options.pyz is None) or "" in arguments:
         parser.error("name the folder DEST, or --pyz FILE")
     if options.pyz is not None and options.name != PACKAGE:
         parser.error("--name is for copies")
     try:
         made = make_archive(options.pyz) if options.pyz else copy(options.destination, name=options.name)
-    except (RefusalError, OSError) as error:
+    except RefusalError as error:
         print(f"tools/vendor: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"tools/vendor: cannot write {options.pyz or options.destination}: {error.strerror}", file=sys.stderr)
         return 1
     print(made)
     return 0

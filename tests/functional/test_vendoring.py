@@ -92,9 +92,35 @@ def test_a_copy_is_replaced_by_a_new_one_and_nothing_else_is(place: Place, copie
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["d", "--pyz", "f"], ["--pyz", "f", "--name", "n"], ["d", "--name", "a-b"], ["d", "--name", "json"]]
+    "words",
+    [
+        *(
+            [],
+            [""],
+            ["--pyz", ""],
+            ["--pyz", "."],
+            ["--pyz", "/dev/full"],
+            ["d", "--pyz", "f"],
+            ["--pyz", "f", "--name", "n"],
+        ),
+        *(["d", "--name", name] for name in ("a-b", "a.b", "class", "json", "__main__", "__pycache__")),
+        *([str(ROOT / folder), "--name", "inside"] for folder in ("vmnest", "vmnest/cli", "guest", "vmnest/_guest")),
+    ],
 )
 def test_what_cannot_be_meant_is_refused(words: list[str], tmp_path: Path) -> None:
     done = subprocess.run([ROOT / "tools" / "vendor", *words], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode in (1, 2)
     assert not list(tmp_path.iterdir())
+    assert not [*(ROOT / "vmnest").rglob("inside"), *(ROOT / "guest").rglob("inside")]
+
+
+@pytest.mark.parametrize("words", [["there"], ["there/below"], ["--pyz", "there/below"]])
+def test_what_cannot_be_written_is_named_with_the_reason(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("kept")
+    done = subprocess.run(
+        [ROOT / "tools" / "vendor", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "Errno" not in done.stderr
+    assert f"tools/vendor: cannot write {words[-1]}: " in done.stderr
+    assert (tmp_path / "there").read_text() == "kept"
