@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import select
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -224,20 +224,15 @@ def test_what_cannot_be_forwarded_is_refused(cli: Cli, box: str, ports: list[str
     assert (done.status, done.text) == (2, "")
 
 
-def test_nothing_of_the_network_is_loaded_before_it_listens(cli: Cli, box: str) -> None:
-    program = (sys.executable, "-X", "importtime", "-m", "vmnest", "forward", box, "-r", f"{PORT}:0")
-    with subprocess.Popen(
-        program, cwd=cli.cwd, env=dict(cli.environ), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
-        assert process.stdout is not None
-        loaded = b""
-        while not (line := process.stdout.readline()).startswith(b"http://"):
-            assert line
-            loaded += line
-        process.terminate()
-        process.communicate(timeout=WAIT_SECONDS)
-    assert b"vmnest.forward.forwarder" in loaded
-    assert b"urllib3" not in loaded
+def test_what_gets_no_token_is_not_said_to_listen(cli: Cli, tmp_path: Path) -> None:
+    far = {"microvm_id": "microvm-1", "region": "us-east-1", "endpoint": "https://far.invalid"}
+    state = tmp_path / "state.json"
+    state.write_text(json.dumps({"sandboxes": {"far": far}}))
+    for options in ([], ["--background"]):
+        done = cli("forward", "far", "-r", f"{PORT}:0", *options, AGENT_SANDBOX_STATE=str(state))
+        assert (done.status, done.text) == (1, "")
+        assert done.remarks.startswith("vmnest: no AWS credentials")
+    assert [*tmp_path.glob("*.log")] == []
 
 
 # -- the sandbox's life ------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from vmnest import registry
 from vmnest.registry import Record
 
 BASE = "/2025-09-09/microvms"
+TOKEN_SUFFIX = "/auth-token"
 MOST_REQUESTS = 2000
 REGION = "us-east-1"
 REFUSALS = {
@@ -36,7 +37,7 @@ class Fleet:
 
     Attributes:
         members: What each of them is besides what all are, by the id, in the order of the list.
-        asked: How often it was asked for what: ``list``, ``get``, ``end``.
+        asked: How often it was asked for what: ``list``, ``get``, ``end``, ``token``.
         refused: The status of the refusal of what is in it.
         page: How many a page has at most.
         empty_pages: How many pages without an item come first.
@@ -63,6 +64,8 @@ class Fleet:
         path, _, query = request.target.partition("?")
         microvm_id = urllib.parse.unquote(path.removeprefix(BASE).lstrip("/"))
         kind = "list" if not microvm_id else "end" if request.method == "DELETE" else "get"
+        if microvm_id.endswith(TOKEN_SUFFIX):
+            kind, microvm_id = "token", microvm_id.removesuffix(TOKEN_SUFFIX)
         with self._lock:
             self.asked[kind] += 1
         if self.delay:
@@ -73,6 +76,8 @@ class Fleet:
             return json_answer(200, self._page(dict(urllib.parse.parse_qsl(query))))
         if microvm_id not in self.members:
             return refusal(404)
+        if kind == "token":
+            return json_answer(200, {"authToken": {"X-aws-proxy-auth": "token"}})
         if kind == "end":
             with self._lock:
                 self.members[microvm_id]["state"] = "TERMINATED"

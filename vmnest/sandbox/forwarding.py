@@ -2,7 +2,8 @@
 
 A sandbox that is suspended because it was idle is resumed by the next request; so the forwarding goes on. One that was
 stopped on purpose is to stay so, and pages ask again and again: then the forwarding ends, at the latest before the next
-request would go out. What the service cannot tell for a while (no network, no credentials) ends nothing.
+request would go out. A forwarding begins with a token, which wakes nothing; so who gets none learns that at once. From
+then on what the service cannot tell for a while (no network, no credentials) ends nothing.
 """
 
 from __future__ import annotations
@@ -174,7 +175,8 @@ def open_forwarding(
         errors.UsageError: a port that cannot be forwarded, or a name that is none.
         errors.ListenError: a local port cannot be had.
         errors.SandboxSuspendedError: it is suspended, and must not be resumed.
-        errors.MicroVMEndedError: the MicroVM has ended.
+        errors.MicroVMEndedError, errors.SandboxNotFoundError: it is gone.
+        errors.VmnestError: the service gives no token.
     """
     hook_port = settings.number("hook_port", environ=link.place.environ)
     routes = ports.plan(specs, local_port=local_port, hook_port=hook_port)
@@ -194,7 +196,8 @@ def open_forwarding(
             allow_hosts=allowed,
             report=on_remark or forwarding.log,
             on_end=forwarding.end,
-        )
+        ),
+        first_port=routes[0].remote if is_direct else link.agent_port,
     )
     return forwarding
 
@@ -281,15 +284,22 @@ class Forwarding:
 
     # -- for open_forwarding and the forwarder -------------------------------------------------------------------------
 
-    def start(self, made: forwarder.Forwarder) -> None:
-        """Listen, and watch the sandbox."""
+    def start(self, made: forwarder.Forwarder, *, first_port: int) -> None:
+        """Listen, get the token that the first request will need, and watch the sandbox."""
         self._forwarder = made
         try:
             made.open()
+            self._get_token(first_port)
         except BaseException:
             made.close()
             raise
         self._watcher.start()
+
+    def _get_token(self, port: int) -> None:
+        try:
+            self._link.tokens.headers(port)
+        except errors.MicroVMNotFoundError as error:
+            raise _gone(self._link, error) from error
 
     def end(self, error: errors.VmnestError) -> None:
         """It leads nowhere any more, for that reason."""

@@ -106,6 +106,52 @@ def test_the_token_is_for_the_agents_port_alone_if_it_relays(sandbox: Sandbox, c
     assert [ports for _, ports in control.mints[before:]] == []  # that token was there already
 
 
+@pytest.mark.parametrize("is_direct", [False, True], ids=["relayed", "direct"])
+def test_what_gets_no_first_token_does_not_begin(
+    sandbox: Sandbox,
+    control: FakeControl,
+    records: registry.Registry,
+    port: int,
+    is_direct: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fresh = attach(control, records)
+
+    def refuse(*words: object, **options: object) -> None:
+        raise errors.CredentialsNotFoundError("no AWS credentials")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(control, "mint_token", refuse)
+        with pytest.raises(errors.CredentialsNotFoundError):
+            fresh.forward(port, local_port=0, direct=is_direct)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("vmnest-forward")]
+    with fresh.forward(port, local_port=0, direct=is_direct) as forwarding:
+        assert control.mints[-1][1] == (port if is_direct else sandbox._link.agent_port,)
+        monkeypatch.setattr(control, "mint_token", refuse)  # from here on it has what it takes
+        assert is_direct or get(forwarding.url) == f"localhost:{port}"
+
+
+def test_the_first_token_wakes_nothing(
+    sandbox: Sandbox, control: FakeControl, records: registry.Registry, port: int
+) -> None:
+    control.microvms.change("microvm-1", state=names.SUSPENDED)
+    with attach(control, records).forward(port, local_port=0, poll_interval=60) as forwarding:
+        assert forwarding.is_open
+        assert "resume" not in control.microvms.calls
+        assert get(forwarding.url) == f"localhost:{port}"
+
+
+def test_a_sandbox_that_the_service_does_not_know_is_not_forwarded(
+    control: FakeControl, sandbox: Sandbox, records: registry.Registry, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*words: object, **options: object) -> None:
+        raise errors.MicroVMNotFoundError("MicroVM not found: microvm-1")
+
+    monkeypatch.setattr(control, "mint_token", refuse)
+    with pytest.raises(errors.SandboxNotFoundError, match="sandbox demo is gone: MicroVM not found"):
+        attach(control, records).forward(port, local_port=0)
+
+
 def test_directly_the_token_is_for_the_servers_port(sandbox: Sandbox, control: FakeControl, port: int) -> None:
     with sandbox.forward(port, local_port=0, direct=True) as forwarding:
         assert 400 <= status(forwarding.url) < 600  # this endpoint is the agent, and has no such page
