@@ -80,7 +80,7 @@ def ended(microvm: MicroVM) -> errors.MicroVMEndedError:
     is_over = microvm.state == names.TERMINATED  # before that the reason is not known yet
     reason = microvm.state_reason or ("the service gives no reason" if is_over else "")
     if reason == ENDED_BY_REQUEST:
-        reason = f"a request ended it ({reason})"
+        reason = "it was ended by a request (vmnest rm, or another caller)"
     return errors.MicroVMEndedError(
         f"MicroVM {microvm.microvm_id} is {microvm.state}{': ' if reason else ''}{reason}",
         hint=advice(microvm.state_reason),

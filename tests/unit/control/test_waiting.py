@@ -76,7 +76,7 @@ def test_the_reason_of_an_end_is_not_waited_for_long(controls: Controls, then: l
 
 def test_an_end_by_request_does_not_read_as_a_success(controls: Controls):
     made = controls(*states("TERMINATED", reason="Success."))
-    with pytest.raises(errors.MicroVMEndedError, match=r"TERMINATED: a request ended it \(Success\.\)") as caught:
+    with pytest.raises(errors.MicroVMEndedError, match=r"ED: it was ended by a request \(vmnest rm, or") as caught:
         wait(made, names.RUNNING)
     assert caught.value.details["state_reason"] == "Success."
 
