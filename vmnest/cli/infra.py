@@ -167,8 +167,8 @@ def _refresh(options: _StackOptions) -> None:
     text = ""
     for each in _stacks(data):
         changes = _list(each["changes"])
-        text += f"{_label(each)}: {'what is recorded is there' if not changes else 'the record was changed'}\n"
-        text += _steps_text(changes)
+        found = "what is recorded is there" if each["recorded"] else "nothing is recorded"
+        text += f"{_label(each)}: {'the record was changed' if changes else found}\n{_steps_text(changes)}"
     output.result(data, options=options, text=text)
     _remark_elsewhere("refresh", [_label_of(each) for each in _stacks(data)], options)
 
@@ -227,6 +227,7 @@ def _output(options: _StackOptions) -> None:
     if not options.names:
         output.result(data, options=options, text=render.render_json(data, indented=bool(data)))
         if not data:
+            output.remark(_nothing_up(options), options=options)
             _remark_elsewhere("output", None, options)
         return
     (name,) = options.names
@@ -238,10 +239,12 @@ def _output(options: _StackOptions) -> None:
 
 
 def _no_output(data: Mapping[str, object], options: _StackOptions) -> str:
-    if not data:
-        where = "on this machine" if output.is_local(options=options) else "on AWS (--local: on this machine)"
-        return f"Nothing is up {where}. This makes it: {_command('up', options)}"
-    return f"There are {', '.join(data)}."
+    return f"There are {', '.join(data)}." if data else _nothing_up(options).replace("nothing", "Nothing", 1)
+
+
+def _nothing_up(options: _StackOptions) -> str:
+    where = "on this machine" if output.is_local(options=options) else "on AWS (--local: on this machine)"
+    return f"nothing is up {where}. This makes it: {_command('up', options)}"
 
 
 def _command(verb: str, options: words.Options, *, is_local: bool | None = None) -> str:

@@ -159,6 +159,7 @@ def refresh_infra(
         state = work.recorded()
         return {
             **work.describe(),
+            "recorded": state is not None and bool(state.resources),
             "changes": [_step_view(step) for step in steps],
             "outputs": {} if state is None else dict(state.outputs),
         }

@@ -110,6 +110,16 @@ def test_refresh_tells_what_is_gone(stack: MemoryAccount, capfd: pytest.CaptureF
     assert data(capfd, "refresh")["stacks"][0]["changes"] == []
 
 
+def test_refresh_does_not_say_that_something_is_there_where_nothing_is_recorded(
+    stack: MemoryAccount, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capfd, "refresh") == ("demo/dev: nothing is recorded\n", "")
+    (told,) = data(capfd, "refresh")["stacks"]
+    assert (told["recorded"], told["changes"], told["outputs"]) == (False, [], {})
+    run(capfd, "up", "-q")
+    assert data(capfd, "refresh")["stacks"][0]["recorded"] is True
+
+
 def test_without_a_terminal_destroy_wants_to_be_told_that_it_is_meant(
     stack: MemoryAccount, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,7 +174,9 @@ def test_outputs_are_bare_values_or_json(
     memory_account: MemoryAccount, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     write_stack(tmp_path / "sandbox.yaml")
-    assert run(capfd, "output") == ("{}\n", "")
+    nothing = "vmnest: nothing is up on AWS (--local: on this machine). This makes it: vmnest infra up"
+    assert run(capfd, "output") == ("{}\n", f"{nothing}\n")
+    assert data(capfd, "output") == {}
     out, err = run(capfd, "output", "image_arn", status=3)
     assert (out, err) == ("", NOTHING_UP)
     here = run(capfd, "--local", "output", "image_arn", status=3)[1]
@@ -182,7 +194,7 @@ def test_outputs_are_bare_values_or_json(
     assert json.loads(run(capfd, "output")[0]) == data(capfd, "output") == labelled
     assert json.loads(run(capfd, "output", "--all")[0]) == {"stacks": [labelled], "count": 1}
     assert data(capfd, "output", "--all", "--local") == {"stacks": [], "count": 0}
-    assert run(capfd, "output", "-s", "prod") == ("{}\n", "")
+    assert run(capfd, "output", "-s", "prod") == ("{}\n", f"{nothing} -s prod\n")
     assert "no NAME goes with it" in run(capfd, "output", "--all", "image_arn", status=2)[1]
 
 
