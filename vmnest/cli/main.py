@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .. import __version__, errors
+from .. import __version__, errors, settings
 from . import failure, signals, terminal, values, verbs
 
 TYPE_CHECKING = False
@@ -95,7 +95,11 @@ class _Line:
         if parts.has("--help"):
             terminal.write_text(terminal.STDOUT, parser.help())
             return 0
-        return group.run(verb, parser.parse(parts))
+        options = parser.parse(parts)
+        if verb.words[0] not in verbs.WITHOUT_TARGET:
+            # Also where nothing comes of it: who has named none shall not believe that one is looked at.
+            settings.text("target", flag=settings.TARGET_LOCAL if options.local else None)
+        return group.run(verb, options)
 
     def _run_without_verb(self, before: list[str], found: list[str]) -> int:
         self.json, self.debug = "--json" in self._argv, "--debug" in self._argv

@@ -14,6 +14,7 @@ __all__ = [
     "GROUPS",
     "OTHER_WORDS",
     "VERBS",
+    "WITHOUT_TARGET",
     "Found",
     "Verb",
     "build_parser",
@@ -23,6 +24,9 @@ __all__ = [
 ]
 
 COMPLETE = "--complete"  # for shells alone, and the first word of all: see ``completing``
+
+# First words of commands that are about no target, about a certain one, or about settings themselves.
+WITHOUT_TARGET = frozenset({"completion", "doctor", "local", "mcp", "version"})
 
 # What every verb has: spellings, what the value is called (a switch has none), and the meaning.
 GLOBAL_OPTIONS = (

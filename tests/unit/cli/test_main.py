@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -199,3 +200,19 @@ def test_a_usage_error_is_json_on_demand_wherever_that_is_said(
 def test_an_option_of_the_command_in_the_sandbox_is_not_ours(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["exec", "nobody", "ls", "--json"]) == 125
     assert capfd.readouterr().err.startswith("vmnest: no sandbox named 'nobody'")
+
+
+@pytest.mark.parametrize("line", ["ls", "ls --json", "prune", "logs box", "metrics --all", "cost", "rm box"])
+def test_a_target_that_is_none_is_an_error_also_where_nothing_is_recorded(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AGENT_SANDBOX_STATE", str(tmp_path / "state.json"))
+    monkeypatch.setenv("AGENT_SANDBOX_LOCAL_DIR", str(tmp_path / "local"))
+    monkeypatch.setenv("AGENT_SANDBOX_TARGET", "mars")
+    assert main(line.split()) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "AGENT_SANDBOX_TARGET must be one of aws, local: 'mars'" in captured.err
+    assert main(["ls", "--local"]) == 0  # an option is stronger
+    assert main(["version"]) == 0
+    assert main(["local", "down"]) == 0  # it is about this machine in any case
