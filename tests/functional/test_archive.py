@@ -44,8 +44,8 @@ def test_it_builds_an_image_from_the_guest_inside_and_runs_it(archive: Place) ->
     assert archive.run("--local", "image", "build", "--name", "own", "-q").endswith(b":microvm-image:own\n")
     out = archive.run("--local", "run", "own", "--", "sh", "-c", "echo $AWS_LAMBDA_MICROVM_IMAGE_NAME; ls /opt/agentd")
     assert out.splitlines() == [b"own", b"Dockerfile", b"agentd"] or out.splitlines() == [b"own", b"agentd"]
-    (unpacked,) = (archive.folder / "home" / ".agent_sandbox" / "guest").iterdir()
-    assert not list(unpacked.rglob("*.pyc"))
+    (dockerfile,) = (archive.folder / "home" / ".agent_sandbox" / "guest").glob("*/Dockerfile")
+    assert not list(dockerfile.parent.rglob("*.pyc"))
 
 
 def test_its_mcp_server_is_started_by_its_snippet(archive: Place) -> None:
