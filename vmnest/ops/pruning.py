@@ -58,10 +58,10 @@ def plan_prune(
     for each in found:
         told = {member: each[member] for member in _TOLD}
         action = _action(each, older_than=older_than, now=now)
-        if "error" in each:
-            failed.append({**told, "error": each["error"]})
-        elif action is not None:
+        if action is not None:
             planned.append({**told, "action": action})
+        elif "error" in each:
+            failed.append({**told, "error": each["error"]})
         elif each["state"] == views.GONE:
             doubtful.append(told)
     more: dict[str, object] = {"left_out": left_out} if left_out else {}
@@ -75,7 +75,10 @@ def _action(view: Mapping[str, object], *, older_than: float | None, now: float)
     if view["name"] is not None:
         if state in names.ENDED_STATES or (state == views.GONE and view["target"] == settings.TARGET_LOCAL):
             return FORGET
-        if state in (views.GONE, views.LAUNCHING) and age > _LONGEST_LIFE_SECONDS:
+        is_lost = state in (views.GONE, views.LAUNCHING) or (
+            state == names.UNKNOWN and view["target"] == settings.TARGET_AWS
+        )
+        if is_lost and age > _LONGEST_LIFE_SECONDS:
             return FORGET
     is_alive = state not in (*names.ENDED_STATES, views.GONE, names.UNKNOWN)
     return END if is_alive and older_than is not None and age > older_than else None

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["END_SECONDS", "end", "recorded_names", "remove_sandbox", "remove_sandboxes"]
 
 END_SECONDS = 30.0
+_OUT_OF_REACH = (errors.CredentialsError, errors.AccessDeniedError, errors.SignatureRefusedError, errors.TransportError)
+_LATER = (
+    f"A MicroVM ends by itself after {wire_names.LONGEST_LIFE_SECONDS // 3600} hours at most; from then on "
+    "vmnest prune forgets its name also if AWS cannot be asked."
+)
 
 
 def remove_sandbox(
@@ -129,7 +134,13 @@ def _remove(
         if force and registry.open_default().get(name) is None:
             return {"name": name, "microvm_id": None, "removed": False, "was_there": False}
         raise
-    return end(record, control=controls.reach(record), region=region, deadline=Deadline(timeout))
+    try:
+        return end(record, control=controls.reach(record), region=region, deadline=Deadline(timeout))
+    except _OUT_OF_REACH as error:
+        # Records of one place may share the error.
+        if not record.is_local and record.created_at is not None and _LATER not in (error.hint or ""):
+            error.add_hint(_LATER)
+        raise
 
 
 def end(record: Record, *, control: Control, region: str | None, deadline: Deadline) -> dict[str, object]:

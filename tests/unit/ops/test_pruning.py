@@ -128,6 +128,21 @@ def test_what_cannot_be_asked_is_told_and_kept(fleet: Fleet, record_as: Recordin
     assert [(each["name"], each["error"]["code"]) for each in data["failed"]] == [("web", "access_denied")]
 
 
+@pytest.mark.parametrize("status", [400, 403])
+def test_what_cannot_live_any_more_is_forgotten_though_aws_cannot_be_asked(
+    status: int, fleet: Fleet, record_as: Recording
+) -> None:
+    now = time.time()
+    fleet.refused["get"] = status
+    record_as("over", created_at=now - 10 * HOUR)
+    record_as("young", created_at=now - 7 * HOUR)
+    record_as("undated")
+    record_as("far", target="moon", created_at=now - 10 * HOUR)
+    data = pruning.prune_sandboxes()
+    assert actions(data) == {"over": "forget"}
+    assert actions(data, "failed") == {"young": None, "undated": None, "far": None}
+
+
 def test_what_cannot_be_ended_is_told_and_keeps_its_name(mixed: Fleet, aws_records: registry.Registry) -> None:
     mixed.refused["end"] = 403
     data = pruning.prune_sandboxes(older_than=2 * HOUR)

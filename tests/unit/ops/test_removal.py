@@ -70,6 +70,23 @@ def test_a_sandbox_that_may_run_on_keeps_its_name(record_as: Recording, aws_reco
     assert [each.name for each in aws_records.all()] == ["web"]
 
 
+@pytest.mark.parametrize("created_at", [None, 1.0])
+def test_a_name_whose_microvm_cannot_be_reached_is_told_how_it_goes(
+    created_at: float | None, record_as: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/none")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("a", "b"):
+        record_as(name, created_at=created_at)
+    with pytest.raises(errors.CredentialsNotFoundError) as caught:
+        removal.remove_sandboxes(names=["a", "b"], force=True)
+    hint = str(caught.value.hint)
+    assert hint.startswith("Run `aws configure`")
+    assert hint.count("vmnest prune forgets its name also") == (created_at is not None)
+
+
 def test_what_another_region_does_not_know_keeps_its_name(
     fleet: Fleet, record_as: Recording, aws_records: registry.Registry
 ) -> None:
