@@ -32,6 +32,7 @@ _IMAGE_ACTIONS = (
 _PASS_CONNECTOR = "lambda:PassNetworkConnector"  # noqa: S105 - an action; needed for the default connectors, too
 _PASS_ROLE = "iam:PassRole"  # noqa: S105 - an action
 _ALLOWED = "allowed"
+_SIMULATE = "iam:SimulatePrincipalPolicy"
 _LAST_WORD = "The first vmnest create tells."
 
 
@@ -107,10 +108,14 @@ def launching(context: Context) -> list[Check]:
     if isinstance(source, str) and source.endswith(":root"):
         return [check.Check(name, title=title, verdict=check.OK, detail="the account's root user may do everything")]
     if isinstance(source, errors.VmnestError):
-        return [_not_probed(name, title, source.message)]
+        is_denied = isinstance(source, errors.AccessDeniedError)  # all else is a matter of another check
+        rights = f"sts:GetCallerIdentity and {_SIMULATE}" if is_denied else None
+        return [_not_probed(name, title, source.message, rights=rights)]
     answers = access.attempt(lambda: list(_simulate(context, source)))
     if isinstance(answers, errors.VmnestError):
-        return [_not_probed(name, title, answers.message)]
+        is_denied = isinstance(answers, errors.AccessDeniedError)
+        rights, advice = (_SIMULATE, None) if is_denied else (None, answers.hint)
+        return [_not_probed(name, title, answers.message, rights=rights, advice=advice)]
     findings = [finding for answer in answers for finding in _judge(answer, source)]
     data: dict[str, object] = {}
     for answer in answers:
@@ -120,8 +125,9 @@ def launching(context: Context) -> list[Check]:
     return [places.combine(name, title=title, fine=fine, findings=findings, data=data)]
 
 
-def _not_probed(name: str, title: str, reason: str) -> Check:
-    remedy = f"{_LAST_WORD} To know before, allow iam:SimulatePrincipalPolicy."
+def _not_probed(name: str, title: str, reason: str, *, rights: str | None, advice: str | None = None) -> Check:
+    more = f"To know before, allow {rights}." if rights else None
+    remedy = " ".join(filter(None, (advice, _LAST_WORD, more)))
     return check.Check(name, title=title, verdict=check.UNKNOWN, detail=f"not probed: {reason}", remedy=remedy)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.checks import by_id, make_context
-from tests.support.peers import Answer, HangUp
+from tests.support.peers import Answer, HangUp, json_answer
 from tests.support.scripted_aws import (
     ACCOUNT,
     IMAGE,
@@ -186,19 +186,35 @@ def test_the_root_user_is_asked_nothing(scripted_aws: ScriptedAws) -> None:
     assert "SimulatePrincipalPolicy" not in scripted_aws.asked
 
 
+LAST_WORD = "The first vmnest create tells."
+TO_KNOW = f"{LAST_WORD} To know before, allow"
+
+
 @pytest.mark.parametrize(
-    "answers",
+    ("answers", "remedy"),
     [
-        {"SimulatePrincipalPolicy": xml_refusal(403, "AccessDenied", "not authorized")},
-        {"GetCallerIdentity": xml_refusal(403, "AccessDenied", "not authorized")},
-        {"GetCallerIdentity": caller(f"arn:aws:sts::{ACCOUNT}:federated-user/me")},
-        {"GetCallerIdentity": caller("nonsense")},
+        (
+            {"SimulatePrincipalPolicy": xml_refusal(403, "AccessDenied", "not authorized")},
+            f"{TO_KNOW} iam:SimulatePrincipalPolicy.",
+        ),
+        (
+            {"GetCallerIdentity": xml_refusal(403, "AccessDenied", "not authorized")},
+            f"{TO_KNOW} sts:GetCallerIdentity and iam:SimulatePrincipalPolicy.",
+        ),
+        ({"GetCallerIdentity": caller(f"arn:aws:sts::{ACCOUNT}:federated-user/me")}, LAST_WORD),
+        ({"GetCallerIdentity": caller("nonsense")}, LAST_WORD),
+        ({"GetCallerIdentity": json_answer(404, {"message": "not found"})}, LAST_WORD),
+        (
+            {"SimulatePrincipalPolicy": json_answer(404, {"message": "not found"})},
+            "Something else than the service answered: check the endpoint's URL, and what stands before it "
+            f"(a proxy). {LAST_WORD}",
+        ),
     ],
-    ids=["simulator", "identity", "federated", "nonsense"],
+    ids=["simulator", "identity", "federated", "nonsense", "another's endpoint", "another's simulator"],
 )
-def test_what_cannot_be_asked_is_not_probed(scripted_aws: ScriptedAws, answers: dict[str, Said]) -> None:
+def test_what_cannot_be_asked_is_not_probed(scripted_aws: ScriptedAws, answers: dict[str, Said], remedy: str) -> None:
     scripted_aws.answers.update(answers)
     found = look(scripted_aws)["launching"]
     assert found.verdict == UNKNOWN
     assert found.detail.startswith("not probed: ")
-    assert "iam:SimulatePrincipalPolicy" in str(found.remedy)
+    assert found.remedy == remedy
