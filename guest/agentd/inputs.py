@@ -3,18 +3,23 @@
 The offset says which byte of all that one writer brings a body begins with. So a request that is repeated after a cut
 writes only what its first attempt did not, whatever others have written meanwhile. The thread of a request writes, and
 nothing waits in between: what a request reports as taken is in the pipe or the terminal, and what is not taken is still
-the client's.
+the client's. Only the end of a terminal's input is typed later, when it will be understood (``endings``).
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import threading
 import time
 
-from . import terminals, wire
+from . import endings, terminals, wire
 from .errors import PeerGoneError, RequestError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .loop import Loop
 
 MAX_WRITERS = 64  # whose bytes are counted; beyond it the one that was quiet for longest is forgotten
 _LOOK_SECONDS = 0.2  # between two looks whether the process has ended
@@ -25,17 +30,18 @@ class Input:
 
     Args:
         descriptor: Non-blocking.
-        is_terminal: It is a terminal, where the end of input is a character.
+        loop: What looks after the end of a terminal's input, which is a character; None if it is a pipe.
     """
 
-    def __init__(self, descriptor: int, *, is_terminal: bool) -> None:
+    def __init__(self, descriptor: int, *, loop: Loop | None) -> None:
         self._descriptor: int | None = descriptor  # whoever holds the lock writes or closes it
-        self._is_terminal = is_terminal
+        self._loop = loop
         self._lock = threading.Lock()
         self._is_over = False
         self._last = b""
         self._written = 0
-        self._ended_at = -1  # where the end of a terminal's input was typed
+        self._ended_at = -1  # where a terminal's input has its end
+        self._ending: endings.Ending | None = None  # of it
         self._taken: dict[str, int] = {}  # of each writer, the last one to write at the end
 
     @property
@@ -104,6 +110,8 @@ class Input:
         poller.register(self._descriptor, select.POLLOUT)
         poller.register(hangup, select.POLLRDHUP)
         view = memoryview(body)
+        if self.taken(writer) < end and not self._settle_ending(poller, deadline=deadline, hangup=hangup):
+            return
         while self.taken(writer) < end and not self._is_over:
             piece = view[self.taken(writer) - offset :]
             count = terminals.write(self._descriptor, piece)
@@ -114,7 +122,7 @@ class Input:
             elif not self._wait(poller, deadline=deadline, hangup=hangup):
                 return
         if is_last and self.taken(writer) == end:
-            self._finish(poller, deadline=deadline, hangup=hangup)
+            self._finish()
 
     def _wait(self, poller: select.poll, *, deadline: float, hangup: int) -> bool:
         """Wait until there may be room; False when the time is up."""
@@ -125,21 +133,53 @@ class Input:
             raise PeerGoneError
         return True
 
-    def _finish(self, poller: select.poll, *, deadline: float, hangup: int) -> None:
+    def _finish(self) -> None:
         """Let the reader see the end of its input, once for each place in it."""
-        assert self._descriptor is not None
-        if not self._is_terminal:
+        if self._loop is None:
             self._close()
-            return
-        if self._ended_at == self._written:
-            return
-        end = terminals.build_end(self._descriptor, last=self._last)
-        while end and not self._is_over:
-            end = end[terminals.write(self._descriptor, end) :]
-            if end and not self._wait(poller, deadline=deadline, hangup=hangup):
-                return
-        self._ended_at = self._written
-        self._last = b""
+        elif self._ended_at != self._written:
+            self._ended_at = self._written
+            self._ending = endings.Ending()
+            self._loop.post(functools.partial(self._look, self._ending))
+
+    def _settle_ending(self, poller: select.poll, *, deadline: float, hangup: int) -> bool:
+        """Have the end typed before what comes behind it; False when the time is up."""
+        if self._ending is not None and not self._ending.is_typed:
+            while not self._type_end():
+                if self._is_over or not self._wait(poller, deadline=deadline, hangup=hangup):
+                    return False
+        self._ending = None
+        return True
+
+    def _look(self, ending: endings.Ending) -> None:
+        """Called by the loop: type the end if it is time, or look again later."""
+        assert self._loop is not None
+        if self._lock.acquire(blocking=False):
+            try:
+                if ending is not self._ending or self.is_closed:
+                    return
+                assert self._descriptor is not None
+                look = terminals.look(self._descriptor)
+                if ending.want_typing(look) and self._type_end():
+                    ending.tell_typed(look)
+                if ending.is_over:
+                    self._ending = None
+                    return
+            finally:
+                self._lock.release()
+                if self._is_over:
+                    self.end()
+        self._loop.call_later(ending.pause, functools.partial(self._look, ending))
+
+    def _type_end(self) -> bool:
+        """Type what the reader sees as the end; False if there is no room for all of it now."""
+        assert self._descriptor is not None
+        is_again = self._ending is not None and self._ending.is_typed
+        end = terminals.build_end(self._descriptor, last=self._last, is_again=is_again)
+        count = terminals.write(self._descriptor, end) if end else 0
+        if count:
+            self._last = b""
+        return count == len(end)
 
     def _close(self) -> None:
         assert self._lock.locked()

@@ -94,7 +94,7 @@ class Process:
         is_pty = started.terminal is not None
         window = retained.TERMINAL_BYTES if is_pty else None
         self.output = retained.Output(services.store, limit=output_limit, retain=retain, window=window)
-        self.input = None if started.stdin is None else Input(started.stdin, is_terminal=is_pty)
+        self.input = None if started.stdin is None else Input(started.stdin, loop=services.loop if is_pty else None)
         self._command = _tell_command(command.argv)
         self._child = started.child
         self._terminal = started.terminal

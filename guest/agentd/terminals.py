@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import select
 import struct
+import sys
 import termios
 
 from . import wire
@@ -13,8 +15,9 @@ from .errors import RequestError, bad_argument, is_exhaustion, overloaded
 
 _MAX_CELLS = 65535
 _SIZE = struct.Struct("HHHH")  # rows, columns, and two sizes in pixels that nobody knows
-# While a line is edited, the erase key takes a whole character. Only newer Pythons have this name.
+# While a line is edited, the erase key takes a whole character. Only newer Pythons have these names.
 _IUTF8 = 0x4000
+_TIOCGPTN = 0x80045430
 _LINE_ENDS = (b"\n", b"\r")
 _PIECE_BYTES = 65536
 
@@ -93,17 +96,40 @@ def write(terminal: int, data: bytes | memoryview) -> int:
         return 0
 
 
-def build_end(terminal: int, *, last: bytes) -> bytes:
+def build_end(terminal: int, *, last: bytes, is_again: bool = False) -> bytes:
     """What to type so that its reader sees the end of input; ``last`` is the last byte that was typed before.
 
-    A first end-of-file character in the midst of a line only hands out what there is of the line.
+    A first end-of-file character in the midst of a line only hands out what there is of the line. ``is_again``: one was
+    typed for a reader of lines, and there is none any more: what became of it (a NUL) may stand in a line that a
+    program edits by itself, and is erased.
     """
     mode, controls = _attributes(terminal)
     character = controls[termios.VEOF]
     if character in (b"", b"\0"):  # switched off
         return b""
+    if is_again and not mode & termios.ICANON:
+        return controls[termios.VERASE] + character
     is_mid_line = bool(mode & termios.ICANON) and last != b"" and last not in _LINE_ENDS
     return character * 2 if is_mid_line else character
+
+
+def look(terminal: int) -> tuple[bool, bool] | None:
+    """Whether its reader gets whole lines, and whether something typed waits to be read; None if nobody can tell.
+
+    Our end does not know what waits, so the other one is opened for it.
+    """
+    mode, _ = _attributes(terminal)
+    try:
+        number = int.from_bytes(fcntl.ioctl(terminal, _TIOCGPTN, bytes(4)), sys.byteorder)
+        theirs = os.open(f"/dev/pts/{number}", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        poller = select.poll()
+        poller.register(theirs, select.POLLIN)
+        return bool(mode & termios.ICANON), bool(poller.poll(0))
+    finally:
+        os.close(theirs)
 
 
 def _attributes(terminal: int) -> tuple[int, list[bytes]]:

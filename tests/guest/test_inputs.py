@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import socket
+import termios
 import threading
 import time
+import tty
 from collections.abc import Iterator
 
 import pytest
 
-from guest.agentd import inputs, terminals
+from guest.agentd import inputs, loop, terminals
 from guest.agentd.errors import PeerGoneError, RequestError
 from tests.support.processes import wait_until
 
@@ -25,7 +28,7 @@ class Bench:
         self.reader, writer = os.pipe()
         os.set_blocking(writer, False)
         fcntl.fcntl(writer, 1031, PIPE_BYTES)  # F_SETPIPE_SZ
-        self.input = inputs.Input(writer, is_terminal=False)
+        self.input = inputs.Input(writer, loop=None)
         self.client = client
         self._hangup = hangup
 
@@ -215,9 +218,12 @@ def test_a_client_that_is_gone_is_noticed_and_the_next_goes_on(bench: Bench) -> 
 @pytest.fixture
 def terminal(connection: tuple[socket.socket, socket.socket]) -> Iterator[tuple[inputs.Input, int, int]]:
     ours, theirs = terminals.open_pair((80, 24))
-    made = inputs.Input(os.dup(ours), is_terminal=True)
+    looking = loop.Loop()
+    looking.start()
+    made = inputs.Input(os.dup(ours), loop=looking)
     yield made, theirs, connection[0].fileno()
     made.end()
+    looking.stop()
     os.close(ours)
     os.close(theirs)
 
@@ -230,3 +236,44 @@ def test_the_end_of_a_terminals_input_is_typed_once(terminal: tuple[inputs.Input
     assert [os.read(theirs, 100) for _ in range(3)] == [b"line\n", b"rest", b""]
     made.feed(b"more\n", offset=9, is_last=False, seconds=10, hangup=hangup)
     assert os.read(theirs, 100) == b"more\n"
+
+
+def test_what_comes_behind_an_end_that_was_not_typed_yet_has_it_typed_before(
+    terminal: tuple[inputs.Input, int, int],
+) -> None:
+    made, theirs, hangup = terminal
+    made.feed(b"line\n", offset=0, is_last=True, seconds=10, hangup=hangup)
+    made.feed(b"more\n", offset=5, is_last=True, seconds=10, hangup=hangup)
+    assert [os.read(theirs, 100) for _ in range(4)] == [b"line\n", b"", b"more\n", b""]
+
+
+def test_a_reader_that_turns_to_keys_only_later_sees_the_end_all_the_same(
+    terminal: tuple[inputs.Input, int, int],
+) -> None:
+    made, theirs, hangup = terminal
+    made.feed(b"", offset=0, is_last=True, seconds=10, hangup=hangup)
+    assert select.select([theirs], [], [], 10)[0]  # the end has been typed
+    time.sleep(0.2)  # as a program that starts
+    tty.setcbreak(theirs, termios.TCSADRAIN)
+    read = b""
+    while len(read) < 3 and select.select([theirs], [], [], 10)[0]:
+        read += os.read(theirs, 100)
+    assert read == b"\0\x7f\x04"
+
+
+def test_a_reader_of_keys_that_comes_after_one_who_took_the_end_gets_none(
+    terminal: tuple[inputs.Input, int, int],
+) -> None:
+    made, theirs, hangup = terminal
+    made.feed(b"line\n", offset=0, is_last=True, seconds=10, hangup=hangup)
+    assert [os.read(theirs, 100) for _ in range(2)] == [b"line\n", b""]
+    tty.setcbreak(theirs, termios.TCSADRAIN)
+    assert not select.select([theirs], [], [], 0.5)[0]
+
+
+def test_an_input_that_is_over_has_no_end_to_type(terminal: tuple[inputs.Input, int, int]) -> None:
+    made, theirs, hangup = terminal
+    made.feed(b"line\n", offset=0, is_last=True, seconds=10, hangup=hangup)
+    made.end()
+    assert os.read(theirs, 100) == b"line\n"
+    assert not select.select([theirs], [], [], 0.3)[0]

@@ -565,3 +565,23 @@ def test_a_reader_and_a_writer_of_one_terminal_do_not_wait_for_each_other(shared
     reader.join(20)
     assert found[0].stdout.replace(b"\r", b"").count(b"one\n") == 2
     assert found[0].exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("python3", b""),
+        ("python3", b"print(1)\n"),
+        ("python3", b"import time; time.sleep(0.5)\n"),
+        ("bash", b"sleep 0.5\n"),
+        ("cat", b"print(1)"),
+    ],
+    ids=repr,
+)
+def test_a_program_in_a_terminal_ends_with_its_input_whatever_it_does_to_the_terminal(
+    shared_agent: Agent, command: str, text: bytes
+) -> None:
+    name = begin(shared_agent, command, pty={"cols": 80, "rows": 24})
+    feed(shared_agent, name, text, "offset=0&eof=1")
+    told = follow(shared_agent, name)
+    assert told.exit_code == 0, told.stdout

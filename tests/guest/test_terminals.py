@@ -244,3 +244,34 @@ job.wait()
         job = int(terminals.read(pair.ours) or b"")
         assert terminals.find_foreground(pair.ours) == job
         os.killpg(job, signal.SIGKILL)
+
+
+def test_an_end_that_is_typed_again_takes_back_what_became_of_the_first(pair: Pair) -> None:
+    assert terminals.build_end(pair.ours, last=b"", is_again=True) == b"\x04"
+    tty.setraw(pair.theirs)
+    change_mode(pair.theirs, end=b"\x04")
+    assert terminals.build_end(pair.ours, last=b"", is_again=True) == b"\x7f\x04"
+
+
+def test_a_look_tells_the_mode_and_whether_something_waits_to_be_read(pair: Pair) -> None:
+    assert terminals.look(pair.ours) == (True, False)
+    terminals.write(pair.ours, b"half a line")
+    assert terminals.look(pair.ours) == (True, False)  # nobody would get it yet
+    terminals.write(pair.ours, b"\n\x04")
+    assert terminals.look(pair.ours) == (True, True)
+    os.read(pair.theirs, 100)
+    assert terminals.look(pair.ours) == (True, True)  # the end
+    tty.setraw(pair.theirs, termios.TCSANOW)
+    assert terminals.look(pair.ours) == (False, True)
+    assert os.read(pair.theirs, 100) == b"\0"  # and this is how one is lost
+    assert terminals.look(pair.ours) == (False, False)
+
+
+def test_a_look_leaves_no_descriptor_open(pair: Pair) -> None:
+    before = os.listdir("/proc/self/fd")
+    terminals.look(pair.ours)
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_what_is_no_terminal_of_ours_cannot_be_looked_at(pair: Pair) -> None:
+    assert terminals.look(pair.theirs) is None
