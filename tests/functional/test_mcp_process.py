@@ -283,3 +283,14 @@ def test_a_terminal_is_told_what_this_is(environ: dict[str, str]) -> None:
         os.write(mine, b"\x04")
         assert process.wait(WAIT_SECONDS) == 0
     os.close(mine)
+
+
+@pytest.mark.parametrize(("words", "status"), [(["--help"], 0), (["--region", "eu-west-1"], 2), (["mcp", "x"], 2)])
+def test_arguments_that_it_would_not_heed_are_refused(words: list[str], status: int, environ: dict[str, str]) -> None:
+    done = subprocess.run(
+        [*PROGRAM, *words], env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status
+    told, nothing = (done.stderr, done.stdout) if status else (done.stdout, done.stderr)
+    assert "vmnest mcp --help" in told
+    assert nothing == ""

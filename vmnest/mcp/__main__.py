@@ -6,6 +6,7 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import contextlib
 import os
+import sys
 
 from . import stdio
 
@@ -28,10 +29,24 @@ INSTRUCTIONS = (
 
 
 _REMARK = b"vmnest: this is an MCP server, which speaks with programs; `vmnest mcp config` says how. Ctrl+C ends it.\n"
+_NO_ARGUMENTS = (
+    b"vmnest-mcp takes no options. It is an MCP server: it speaks JSON-RPC on standard input and output.\n"
+    b"vmnest mcp --help: its options; vmnest mcp config CLIENT: how a host is told to start it.\n"
+)
 
 
 def console() -> NoReturn:
-    """Serve until the client is gone."""
+    """Serve until the client is gone.
+
+    Raises:
+        SystemExit: There are arguments, which nothing would heed.
+    """
+    # ``vmnest mcp`` comes here with its own word.
+    if sys.argv[1:] not in ([], ["mcp"]):
+        is_asked = sys.argv[1:] in (["-h"], ["--help"])
+        with contextlib.suppress(OSError):
+            os.write(1 if is_asked else 2, _NO_ARGUMENTS)
+        raise SystemExit(0 if is_asked else 2)
     # Until the server handles signals, Ctrl+C ends us as it ends any program: by the signal, and without a traceback.
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
