@@ -44,10 +44,8 @@ def _measure(section: str, *, ours: Path, theirs: Path, folder: Path, rounds: in
         yield from mcp_servers.measure(ours=ours, theirs=theirs, folder=folder, rounds=_share(rounds, 2))
     elif section == "packing":
         yield from packing.measure(ours=ours, theirs=theirs, folder=folder, rounds=_share(rounds, 3))
-    elif section == "footprint":
-        yield from footprint.measure(ours=ours, theirs=theirs)
     else:
-        raise SystemExit(f"no section {section!r}; there are {', '.join(SECTIONS)}")
+        yield from footprint.measure(ours=ours, theirs=theirs)
 
 
 def _share(rounds: int, part: int) -> int:
@@ -57,7 +55,7 @@ def _share(rounds: int, part: int) -> int:
 
 def _measure_all(arguments: argparse.Namespace, folder: Path) -> Iterator[Figure | Growth]:
     places = {"ours": arguments.ours, "theirs": arguments.theirs}
-    for section in (arguments.only or ",".join(scale.SECTIONS if arguments.scale else SECTIONS)).split(","):
+    for section in arguments.only:
         place = folder / section
         place.mkdir()
         if arguments.scale:
@@ -71,6 +69,23 @@ def _absolute(text: str) -> Path:
     return Path(text).absolute()
 
 
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("it is at least 1")
+    return number
+
+
+def _writable(text: str) -> Path:
+    """What is found out after minutes of measuring is found out too late."""
+    path = Path(text)
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"cannot write {text}: {error.strerror}") from error
+    return path
+
+
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/bench/run", description=__doc__)
     parser.add_argument("--ours", type=_absolute, required=True, help="environment with vmnest")
@@ -81,9 +96,14 @@ def _parse() -> argparse.Namespace:
         metavar="SECTION[,SECTION]",
         help=f"of {', '.join(SECTIONS)}; with --scale of {', '.join(scale.SECTIONS)}",
     )
-    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of each figure (15; with --scale 3)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="file to write the figures to")
-    return parser.parse_args()
+    parser.add_argument("--rounds", type=_count, metavar="N", help="rounds of each figure (15; with --scale 3)")
+    parser.add_argument("--json", type=_writable, metavar="FILE", help="file to write the figures to")
+    arguments = parser.parse_args()
+    known = scale.SECTIONS if arguments.scale else SECTIONS
+    arguments.only = arguments.only.split(",") if arguments.only else known
+    if unknown := [each for each in arguments.only if each not in known]:
+        parser.error(f"no section {unknown[0]!r}; there are {', '.join(known)}")
+    return arguments
 
 
 def main() -> None:

@@ -40,10 +40,8 @@ def measure(section: str, *, places: dict[str, Path], folder: Path, rounds: int)
         yield from scale_agents.measure(ours=places["ours"], theirs=places["theirs"], rounds=rounds)
     elif section == "forward":
         yield from _measure_forward(places, folder=folder, rounds=rounds)
-    elif section == "packing":
-        yield from _measure_packing(places, folder=folder, rounds=rounds)
     else:
-        raise SystemExit(f"no section {section!r}; there are {', '.join(SECTIONS)}")
+        yield from _measure_packing(places, folder=folder, rounds=rounds)
 
 
 def _measure_lists(places: dict[str, Path], *, folder: Path, rounds: int) -> Iterator[Growth]:
