@@ -240,7 +240,7 @@ class Files:
         """
         deadline = Deadline(timeout)
         remote = self._for(wire.FEATURE_FS, deadline)
-        remote.remove(self._at(path, deadline), recursive=recursive, missing_ok=missing_ok, deadline=deadline)
+        remote.remove(self._at_entry(path, deadline), recursive=recursive, missing_ok=missing_ok, deadline=deadline)
 
     def copy(
         self,
@@ -284,7 +284,7 @@ class Files:
         """
         deadline = Deadline(timeout)
         remote = self._for(wire.FEATURE_FS, deadline)
-        source, destination = self._at(source, deadline), self._at(destination, deadline)
+        source, destination = self._at_entry(source, deadline), self._at(destination, deadline)
         remote.rename(source, destination, overwrite=overwrite, deadline=deadline)
 
     def chmod(self, path: str, mode: int, *, recursive: bool = False, timeout: float | None = CALL_SECONDS) -> None:
@@ -403,6 +403,11 @@ class Files:
 
     def _at(self, path: str, deadline: Deadline) -> str:
         return self.workdir.join(path, deadline)
+
+    def _at_entry(self, path: str, deadline: Deadline) -> str:
+        """The same of what is to leave its directory. Of a dot agents refuse that: the directory that is set stays, too."""
+        place = self._at(path, deadline)
+        return f"{place}/." if path == "." else place
 
     def _make_directory(self, path: str, deadline: Deadline) -> None:
         self._for(wire.FEATURE_FS, deadline).mkdir(path, parents=True, exist_ok=True, mode=None, deadline=deadline)

@@ -73,6 +73,18 @@ def test_a_relative_path_begins_at_the_directory_that_is_set(agent_client: Agent
     assert (workdir / "again" / "sub" / "c").read_bytes() == b"2"
 
 
+@pytest.mark.parametrize("is_set", [False, True], ids=["the agent's", "one that is set"])
+def test_the_working_directory_itself_is_not_removed_or_renamed(
+    agent_client: AgentClient, tmp_path: Path, is_set: bool
+) -> None:
+    environ = {"AGENT_SANDBOX_WORKDIR": str(tmp_path / "work")} if is_set else {}
+    files = Files(lambda _deadline: agent_client, environ=environ)
+    with pytest.raises(errors.AgentError, match="must not end with"):
+        files.remove(".", recursive=True)
+    with pytest.raises(errors.AgentError, match="must not end with"):
+        files.rename(".", str(tmp_path / "elsewhere"))
+
+
 def test_a_limit_refuses_a_larger_file(files: Files, tmp_path: Path) -> None:
     path = str(tmp_path / "ten")
     files.write(path, b"0123456789")
