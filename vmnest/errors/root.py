@@ -264,7 +264,7 @@ def iter_classes(root: type[VmnestError] = VmnestError) -> Iterator[type[VmnestE
 # A token or a signature that some library quoted in its own message must not travel on in ours.
 _SECRET = re.compile(
     r"(?i)((?:x-aws-proxy-auth|x-amz-security-token|x-amz-signature|authorization(?:_token)?|aws_secret_access_key"
-    r"|secret_?access_?key|session_?token|lambda-microvms\.authentication)[\"']?\s*[:=.]\s*[\"']?)"
+    r"|secret_?access_?key|session_?token|lambda-microvms\.authentication)[\"']?\s*[:=.]\s*(?:b?[\"'])?)"
     r"(?:AWS4-HMAC-SHA256\s[^\"'\r\n]*|(?:(?:Basic|Bearer|Negotiate|Token)\s+)?[^\s\"',;&}]+)"
 )
 # The login in a URL: proxies have one.

@@ -40,6 +40,7 @@ def test_the_wire_form_has_code_message_hint_and_retryable() -> None:
         'authorization: AWS4-HMAC-SHA256 Credential=AKID/20260101, Signature=hunter2"',
         "authorization: Bearer hunter2",
         "{'Proxy-Authorization': 'Basic hunter2'}",
+        "{b'authorization': b'Bearer hunter2'}",
         "AWS_CONTAINER_AUTHORIZATION_TOKEN=hunter2",
         "GET https://b.s3.amazonaws.com/k?X-Amz-Date=1&X-Amz-Signature=hunter2&a=b",
         "aws_secret_access_key = hunter2",
