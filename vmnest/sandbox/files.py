@@ -405,7 +405,7 @@ class Files:
         return self.workdir.join(path, deadline)
 
     def _at_entry(self, path: str, deadline: Deadline) -> str:
-        """The same of what is to leave its directory. Of a dot agents refuse that: the directory that is set stays, too."""
+        """The same of what is to leave its directory: agents refuse a dot there, and the one that is set stays, too."""
         place = self._at(path, deadline)
         return f"{place}/." if path == "." else place
 
