@@ -122,4 +122,6 @@ def _no_rule(text: str, error: hostnames.HostError) -> errors.UsageError:
         hint = f"For everything public allow {INTERNET}."
     elif "/" in text:
         hint = f"Allow a host alone, without scheme and path. {hint}"
-    return errors.UsageError(f"not allowed to a sandbox as egress: {text[:300]!r} ({error.message})", hint=hint)
+    shown = repr(text[:300])
+    reason = error.message.removesuffix(f": {shown}")  # it need not be told twice
+    return errors.UsageError(f"not allowed to a sandbox as egress: {shown} ({reason})", hint=hint)

@@ -95,6 +95,7 @@ def test_what_is_no_rule_is_refused_and_says_what_is_one(text: str, hint: str) -
     with pytest.raises(errors.UsageError, match="not allowed to a sandbox as egress") as caught:
         egress.parse([text])
     assert hint in str(caught.value.hint)
+    assert text == "" or caught.value.message.count(repr(text)) == 1
 
 
 def test_there_is_an_end_to_rules() -> None:
