@@ -20,7 +20,7 @@ from . import errors, rendezvous, settings, statefile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
 __all__ = ["ID_PREFIX", "Place", "Record", "Registry", "check_name", "locate", "open_default"]
@@ -308,6 +308,14 @@ class Registry:
     def all(self) -> list[Record]:
         """All records, in the order in which they were made. Writes nothing."""
         return list(self._read().records.values())
+
+    def show_microvms(self, ids: Sequence[str]) -> list[str]:
+        """MicroVMs as people know them: ``demo (microvm-1)``; the id alone of what has no name here."""
+        try:
+            names = {record.microvm_id: record.name for record in self.all()}
+        except errors.StateFileError:
+            names = {}  # that is a problem of whoever needs a name
+        return [f"{names[each]} ({each})" if each in names else each for each in ids]
 
     def stamp(self) -> tuple[int, int] | None:
         """A value that changes with the file, for a glance that costs next to nothing; None if there is no file."""

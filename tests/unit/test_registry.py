@@ -527,6 +527,13 @@ def test_what_is_not_recorded_is_told_with_what_is(registry: Registry) -> None:
     assert registry.advise("x") == f"{eight} and 1 more: vmnest ls"
 
 
+def test_microvms_are_shown_with_their_names(registry: Registry) -> None:
+    registry.put(Record("web", microvm_id="microvm-1"))
+    assert registry.show_microvms(["microvm-1", "microvm-2"]) == ["web (microvm-1)", "microvm-2"]
+    write(registry, "nonsense")
+    assert registry.show_microvms(["microvm-1"]) == ["microvm-1"]  # it is said beside something else
+
+
 def test_an_id_in_the_place_of_a_name_leads_to_what_has_or_gives_a_name(registry: Registry) -> None:
     registry.put(Record("web", microvm_id="microvm-1"))
     with pytest.raises(errors.SandboxNotFoundError) as caught:

@@ -303,7 +303,10 @@ def _remove(control: Control, image_arn: str, image_version: str | None, *, wait
     except errors.ValidationError as error:
         users = [microvm_id for microvm_id, arn, _ in _live(control, deadline) if arn == image_arn]
         if users:
-            error.add_hint(f"End the MicroVMs that were started from it: {_some(users)} (vmnest ls, vmnest rm).")
+            error.add_hint(
+                f"End the MicroVMs that were started from it: {_some(users)}. vmnest ls --all shows them, vmnest rm "
+                "ends them."
+            )
         elif control.images.get(image_arn, deadline=deadline).state in _IN_CHANGE:
             error.add_hint("A version of it is being built or deleted: wait until that is done.")
         raise
@@ -328,7 +331,8 @@ def _remove_uploads(place: Target, image_arn: str, deadline: Deadline) -> None:
 
 
 def _some(users: Sequence[str]) -> str:
-    return ", ".join(users[:3]) + (f" and {len(users) - 3} more" if len(users) > 3 else "")
+    shown = registry.open_default().show_microvms(users[:3])
+    return ", ".join(shown) + (f" and {len(users) - 3} more" if len(users) > 3 else "")
 
 
 def _live(control: Control, deadline: Deadline) -> Iterator[tuple[str, str, str]]:

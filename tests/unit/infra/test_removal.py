@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.infra import Bench
-from vmnest import errors
+from vmnest import errors, registry
 from vmnest.infra import removal
 from vmnest.infra.state import Resource, StackState
 from vmnest.infra.steps import DONE, FAILED
@@ -31,12 +33,16 @@ def test_what_is_gone_already_is_no_error(network_bench: Bench) -> None:
     assert network_bench.recorded() is None
 
 
-def test_while_microvms_of_the_image_run_nothing_is_removed(network_bench: Bench) -> None:
+def test_while_microvms_of_the_image_run_nothing_is_removed(
+    network_bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_SANDBOX_STATE", str(tmp_path / "names.json"))
+    registry.open_default().put(registry.Record("web", microvm_id="microvm-1"))
     network_bench.up()
     network_bench.account.images.has_microvms = True
     before = network_bench.account.inventory()
     with pytest.raises(
-        errors.InfrastructureError, match="while MicroVMs run that were started from it: microvm-1"
+        errors.InfrastructureError, match=r"while MicroVMs run that were started from it: web \(microvm-1\)"
     ) as caught:
         network_bench.destroy()
     assert "vmnest rm" in str(caught.value.hint)

@@ -135,10 +135,11 @@ def test_one_version_is_removed(start: Start):
 
 def test_an_image_in_use_names_its_users(start: Start):
     listed = [summary("microvm-1"), summary("microvm-2", state="TERMINATED"), summary("microvm-3", imageArn=arn("x"))]
+    registry.open_default().put(Record("box", microvm_id="microvm-1", region="us-east-1"))
     start(refused(), page(*listed))
     with pytest.raises(errors.ValidationError, match="running microvms") as caught:
         images.image_remove(image=IMAGE_ARN)
-    assert "microvm-1 (vmnest ls" in str(caught.value.hint)
+    assert "were started from it: box (microvm-1). vmnest ls --all shows them" in str(caught.value.hint)
 
 
 def test_an_image_that_is_being_built_says_to_wait(start: Start):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ... import deadline as deadlines
-from ... import errors
+from ... import errors, registry
 from ...control import building, logs
 from ...control.image_specs import ALL_CAPABILITIES, ImageSpec
 from ...control.images import Draft, Image
@@ -139,10 +139,11 @@ def check_unused(resource: Resource, account: Account) -> None:
         return  # the image is gone; or who may not look is told by the service what is in the way
     if users:
         name = resource.id.rpartition(":")[2]
-        shown = ", ".join(users[:_MOST_SHOWN]) + (" and others" if len(users) > _MOST_SHOWN else "")
+        known = registry.open_default().show_microvms(users[:_MOST_SHOWN])
+        shown = ", ".join(known) + (" and others" if len(users) > _MOST_SHOWN else "")
         raise errors.InfrastructureError(
             f"the image {name} cannot be removed while MicroVMs run that were started from it: {shown}",
-            hint="End them first: vmnest ls shows their names, vmnest rm ends them.",
+            hint="End them first: vmnest rm NAME; vmnest adopt gives one a name that has none.",
             details={"microvms": users},
         )
 
