@@ -255,16 +255,20 @@ def remark_what_is_local(options: CreationOptions) -> None:
                 f"{flag} has no effect: a local sandbox has no role and no connector{instead}",
                 options=options,
             )
-    _remark_cpus(options)
+    if output.is_local(options=options):
+        _remark_sizes(options)
     output.remark_local_cloud(options=options)
 
 
-def _remark_cpus(options: CreationOptions) -> None:
-    if options.cpus is None or not output.is_local(options=options):
-        return
-    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if options.cpus > there:
-        output.remark(f"--cpus {options.cpus:g} is more than this machine has: it gets {there}", options=options)
+def _remark_sizes(options: CreationOptions) -> None:
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if (options.cpus or 0) > cpus:
+        output.remark(f"--cpus {options.cpus:g} is more than this machine has: it gets {cpus}", options=options)
+    mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20 if hasattr(os, "sysconf") else 0
+    if 0 < mib < (options.memory or 0):
+        output.remark(
+            f"--memory {options.memory} MiB is more than this machine has: {mib} MiB, which all share", options=options
+        )
 
 
 def _is_internet(connector: str | None) -> bool:

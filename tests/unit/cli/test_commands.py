@@ -53,6 +53,13 @@ def test_that_this_machine_has_fewer_cpus_is_told(here: LocalCloud, capfd: pytes
         assert capfd.readouterr() == ("", said)
 
 
+def test_that_this_machine_has_less_memory_is_told(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
+    mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
+    assert main(["run", "--local", "--memory", "1TiB", "--", "true"]) == 0
+    said = f"vmnest: --memory 1048576 MiB is more than this machine has: {mib} MiB, which all share\n"
+    assert capfd.readouterr() == ("", said)
+
+
 def test_an_end_by_timeout_is_status_124_and_a_remark(here: LocalCloud, capfd: pytest.CaptureFixture[str]) -> None:
     line = ["run", "--local", "--timeout", "0.5", "--", "sh", "-c", "echo a; sleep 9"]
     assert main(line) == 124
