@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from vmnest.mcp.calls import Call
-from vmnest.mcp.server import PATIENCE_SECONDS, Server
+from vmnest.mcp.server import MOST_ABANDONED, PATIENCE_SECONDS, Server
 
 WAIT_SECONDS = 30.0
 PREFIX = "io.modelcontextprotocol/"
@@ -41,7 +41,9 @@ class Offer:
 class Conversation:
     """Speaks with a server that runs on the caller's threads."""
 
-    def __init__(self, offer: Offer, *, workers: int = 8, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self, offer: Offer, *, workers: int = 8, patience: float = PATIENCE_SECONDS, abandoned: int = MOST_ABANDONED
+    ) -> None:
         self.lines: queue.Queue[bytes] = queue.Queue()
         self.server = Server(
             offer,
@@ -50,6 +52,7 @@ class Conversation:
             write=self.lines.put,
             workers=workers,
             patience=patience,
+            abandoned=abandoned,
         )
 
     def send(self, message: object) -> None:

@@ -47,6 +47,7 @@ __all__ = ["Provider", "Server"]
 
 WORKERS = 32
 MOST_WAITING = 1000
+MOST_ABANDONED = 256
 # Tools answer within 45 seconds, as far as they know how long what they ask takes. Hosts wait 60.
 PATIENCE_SECONDS = 55.0
 LOOK_SECONDS = 1.0
@@ -66,6 +67,7 @@ class Server:
         write: Takes a line that goes to the client. Called from any thread.
         workers: How many calls are worked on at once.
         patience: Seconds after which a call that has no answer is given up.
+        abandoned: How many calls that nobody waits for any more may go on beside those.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Server:
         write: Callable[[bytes], None],
         workers: int = WORKERS,
         patience: float = PATIENCE_SECONDS,
+        abandoned: int = MOST_ABANDONED,
     ) -> None:
         self._provider = provider
         self._identity = identity
@@ -84,7 +87,7 @@ class Server:
         self._write = write
         self._negotiated: str | None = None
         self._calls = Calls()
-        self._pool = _Pool(workers)
+        self._pool = _Pool(workers, abandoned=abandoned)
         self._watch = _Watch(self._calls, patience=patience, give_up=self._give_up)
 
     def receive(self, line: bytes | stdio.TooLong) -> None:
@@ -141,9 +144,10 @@ class Server:
             self._work(call, way)
             return
         self._calls.add(call)
-        if not self._pool.submit(lambda: self._work(call, way)):
+        refusal = self._pool.submit(lambda: self._work(call, way))
+        if refusal is not None:
             self._calls.remove(call)
-            call.answer(_fault(request, "Too many requests are waiting; try again later"))
+            call.answer(_fault(request, refusal))
             return
         self._watch.look()
 
@@ -336,25 +340,35 @@ class _Pool:
     """Threads that are started as they are needed, up to so many, and wait for more work. Thread-safe.
 
     A thread whose work nobody waits for any more, and which waits for something itself, keeps nobody from being served:
-    there may be another one in its place, up to twice as many in all.
+    there may be another one in its place.
+
+    Args:
+        workers: So many.
+        abandoned: In how many places there may be another.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, abandoned: int) -> None:
         self._workers = workers
+        self._abandoned = abandoned
         self._changed = threading.Condition()  # guards all below
         self._waiting: deque[Callable[[], None]] = deque()
         self._threads = 0
         self._idle = 0
         self._lent = 0  # works that nobody waits for any more, and that go on
 
-    def submit(self, work: Callable[[], None]) -> bool:
-        """Have it done; False if too much waits already."""
+    def submit(self, work: Callable[[], None]) -> str | None:
+        """Have it done; or why it will not be."""
         with self._changed:
+            if self._lent >= self._workers + self._abandoned:
+                return (
+                    f"{self._lent} calls that were cancelled or given up still wait for what does not answer, and no "
+                    "more can be served; try again later, or restart this server"
+                )
             if len(self._waiting) >= MOST_WAITING:
-                return False
+                return "Too many requests are waiting; try again later"
             self._waiting.append(work)
         self._serve()
-        return True
+        return None
 
     def lend(self) -> None:
         """Nobody waits any more for what one of the threads does."""
@@ -369,7 +383,7 @@ class _Pool:
 
     @property
     def _most(self) -> int:
-        return self._workers + max(0, min(self._lent, self._workers))
+        return self._workers + max(0, min(self._lent, self._abandoned))
 
     def _serve(self) -> None:
         """See to it that what waits is done."""

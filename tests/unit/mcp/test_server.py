@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -193,6 +194,43 @@ def test_calls_that_are_cancelled_and_do_not_hear_it_keep_nobody_from_being_serv
         conversation.request(number, "tools/call", {"name": "echo"})
     assert sorted(conversation.reply()["id"] for _ in range(6, 50)) == list(range(6, 50))
     assert conversation.is_silent()
+
+
+def abandon(conversation: Conversation, gate: Gate, numbers: range) -> None:
+    """Have so many calls cancelled that go on all the same."""
+    gate.holds_on = True
+    for number in numbers:
+        gate.began.clear()
+        conversation.request(number, "tools/call", {"name": "gate"})
+        assert gate.began.wait(30)
+        conversation.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+
+
+def test_a_hundred_cancelled_calls_that_do_not_end_keep_nobody_from_being_served():
+    gate = Gate()
+    conversation = Conversation(Offer(gate=gate, echo=echo), workers=2)
+    conversation.shake_hands()
+    abandon(conversation, gate, range(100))
+    conversation.request(100, "tools/call", {"name": "echo"})
+    assert conversation.reply()["id"] == 100
+    gate.may_end.set()
+
+
+def test_where_nothing_can_be_served_any_more_for_cancelled_calls_the_client_is_told_so_at_once():
+    gate = Gate()
+    conversation = Conversation(Offer(gate=gate, echo=echo), workers=2, abandoned=3)
+    conversation.shake_hands()
+    abandon(conversation, gate, range(5))
+    conversation.request(5, "tools/call", {"name": "echo"})
+    assert "5 calls that were cancelled or given up" in conversation.reply()["error"]["message"]
+    gate.may_end.set()
+    for number in range(6, 100):  # until one has ended
+        conversation.request(number, "tools/call", {"name": "echo"})
+        if "result" in conversation.reply():
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("it does not serve again")
 
 
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-11-25"])
