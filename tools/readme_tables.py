@@ -26,9 +26,18 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from vmnest import errors, settings  # noqa: E402 - found by the line above
+from vmnest._guest.agentd import wire  # noqa: E402
 from vmnest.cli import hosts, manual, tree, verbs, words  # noqa: E402
-from vmnest.mcp import resources  # noqa: E402
-from vmnest.mcp.tools import table  # noqa: E402
+from vmnest.control import image_specs  # noqa: E402
+from vmnest.forward import forwarder  # noqa: E402
+from vmnest.guest_image import checking, scanning  # noqa: E402
+from vmnest.local import acceptor  # noqa: E402
+from vmnest.mcp import envelope, resources  # noqa: E402
+from vmnest.mcp.tools import attendance, forwarding, table  # noqa: E402
+from vmnest.ops import builds, files, infra, inventory, logs  # noqa: E402
+from vmnest.ops.checks import quotas  # noqa: E402
+from vmnest.sandbox import handle  # noqa: E402
+from vmnest.wire import egress, names  # noqa: E402
 
 README = ROOT / "README.rst"
 MEASURED = ROOT / "tools" / "bench" / "measured"
@@ -80,6 +89,80 @@ def render_errors() -> str:
         for each in sorted(classes, key=lambda each: (each.code, each.__name__))
     )
     return render_table(("Code", "Class", "Status", "Retry", "Meaning"), rows)
+
+
+def render_limits() -> str:
+    """What vmnest takes and keeps at most, and whose limit each is."""
+    longest = _duration(names.LONGEST_LIFE_SECONDS)
+    sizes = ", ".join(map(str, image_specs.MEMORY_CLASSES_MIB))
+    rows = (
+        ("Life of a sandbox (``--max-duration``)", f"{longest}, suspended or not", "AWS"),
+        ("Time without a request (``--idle``)", f"{_duration(names.SHORTEST_IDLE_SECONDS)} to {longest}", "AWS"),
+        ("Memory of an image (``image build --memory``)", f"{sizes} MiB", "AWS"),
+        ("Variables of an image", f"{checking.MAX_VARIABLES}, of {checking.MAX_VARIABLE_VALUE} characters each", "AWS"),
+        ("Payload (``--run-payload``)", f"{names.LONGEST_PAYLOAD_BYTES} bytes", "AWS"),
+        ("Directory that an image is built of", _size(scanning.MAX_CONTENT_BYTES), "the disk of AWS's builds"),
+        ("Ports of a sandbox", f"1 to 65535, without {wire.HOOK_PORT}, the hooks'", "vmnest"),
+        (
+            "Output that is kept of a command, of each stream",
+            f"{_size(wire.DEFAULT_RETAINED_BYTES)}; with ``--output-limit`` up to {_size(wire.MAX_OUTPUT_BYTES)}",
+            "vmnest",
+        ),
+        ("File that is shown in a JSON object", _size(files.MOST_READ_BYTES), "vmnest"),
+        (
+            "Log in one answer; the rest by its cursor",
+            f"{logs.MOST_EVENTS:,} events, or {_size(logs.MOST_BYTES)}",
+            "vmnest",
+        ),
+        ("Connections through one ``forward``", f"{forwarder.MAX_CLIENTS:,} at a time; more wait", "vmnest"),
+        ("Connections to a local sandbox", f"{acceptor.MAX_CONNECTIONS:,} at a time", "vmnest"),
+        ("Hosts that a local sandbox is allowed", str(egress.MAX_RULES), "vmnest"),
+        ("Asking for states (``ls``, ``prune``)", _duration(inventory.ASK_SECONDS), "vmnest"),
+        ("Wait for a new sandbox (``--wait-timeout``)", f"{_duration(handle.CREATE_SECONDS)} by default", "vmnest"),
+        ("``image build`` (``--timeout``)", f"{_duration(builds.BUILD_SECONDS)} by default", "vmnest"),
+        (
+            "``infra up``, ``infra destroy`` (``--timeout``)",
+            f"{_duration(infra.UP_SECONDS)}, {_duration(infra.DESTROY_SECONDS)} by default",
+            "vmnest",
+        ),
+        ("MCP: time until a tool answers, if only that it goes on", _duration(attendance.MOST_SECONDS), "vmnest"),
+        ("MCP: text in an answer", f"{envelope.USUAL_CHARACTERS:,} characters, unless more is asked for", "vmnest"),
+        (
+            "MCP: forwardings, and ports of all of them",
+            f"{forwarding.MOST_FORWARDS}, {forwarding.MOST_PORTS}",
+            "vmnest",
+        ),
+    )
+    return render_table(("Of what", "At most", "Whose limit"), rows)
+
+
+def render_quotas() -> str:
+    """AWS's published defaults, as ``doctor`` takes them where Service Quotas does not answer."""
+    rows = (
+        (
+            quota.name.replace("_", " ").capitalize(),
+            f"{quota.default:,.0f} {quota.unit}".rstrip(),
+            f"{quota.special:,.0f} {quota.unit}".rstrip(),
+            quota.code,
+        )
+        for quota in quotas.QUOTAS
+    )
+    return render_table(("Quota", "Default", f"In {', '.join(quotas.SPECIAL_REGIONS)}", "Code"), rows)
+
+
+def _size(count: int) -> str:
+    """Bytes in the largest unit of which they are a whole number."""
+    units = ("bytes", "KiB", "MiB", "GiB")
+    power = max(power for power in range(len(units)) if count % 1024**power == 0)
+    return f"{count // 1024**power:,} {units[power]}"
+
+
+def _duration(seconds: float) -> str:
+    """Seconds in the largest unit of which they are a whole number."""
+    count, unit = next(
+        (seconds / size, unit) for size, unit in ((3600, "h"), (60, "min"), (1, "s")) if seconds % size == 0
+    )
+    return f"{count:.0f} {unit}"
 
 
 def _first_sentence(each: type) -> str:
@@ -217,6 +300,8 @@ RENDERERS: dict[str, Callable[..., str]] = {
     "statuses": render_statuses,
     "exec-statuses": render_exec_statuses,
     "errors": render_errors,
+    "limits": render_limits,
+    "quotas": render_quotas,
     "options": render_options,
     "globals": render_globals,
     "tree": render_tree,

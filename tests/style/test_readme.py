@@ -87,7 +87,18 @@ def test_its_tables_are_what_the_code_says() -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["globals", "tree", "settings", "statuses", "exec-statuses", "errors", "mcp-tools", "mcp-resources"],
+    [
+        "globals",
+        "tree",
+        "settings",
+        "statuses",
+        "exec-statuses",
+        "errors",
+        "limits",
+        "quotas",
+        "mcp-tools",
+        "mcp-resources",
+    ],
 )
 def test_it_has_the_table(part: str) -> None:
     assert f"\n.. generated: {part}\n" in TEXT
