@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 
-from . import archives, descents, temporaries, wire
+from . import archives, descents, temporaries, undoing, wire
 from .packing import explain
 
 TYPE_CHECKING = False
@@ -60,6 +60,7 @@ def unpack(
     dir_fd: int | None = None,
     on_member: Callable[[bytes, int], object] | None = None,
     keeps_all_links: bool = False,
+    undoes: bool = False,
 ) -> Summary:
     """Unpack an archive that arrives in pieces into the directory ``root``, which is made if it is absent.
 
@@ -69,6 +70,7 @@ def unpack(
         dir_fd: A directory in which ``root`` is a name; then it may be no link.
         on_member: Told the path below ``root`` and the size of each member when its turn comes.
         keeps_all_links: Make symbolic links that lead out, too: the archive is of our own making.
+        undoes: When this fails, remove what it has made; what it has replaced stays as it is then.
 
     Raises:
         UnsafeMemberError: a name is absolute, or has ``..`` in it.
@@ -76,7 +78,8 @@ def unpack(
         OSError: there is no space, or ``root`` is no directory; what is wrong with one member alone is told in the
             summary instead.
     """
-    with _Tree(root, dir_fd=dir_fd, keeps_all_links=keeps_all_links) as tree:
+    made = undoing.Made() if undoes else None
+    with _Tree(root, dir_fd=dir_fd, keeps_all_links=keeps_all_links, made=made) as tree:
         reader = archives.Reader(pieces)
         for item in reader.members():
             if isinstance(item, archives.Note):
@@ -91,10 +94,16 @@ def unpack(
 class _Tree:
     """The directory that is filled, and what is still to be set of new directories on the way to the last member."""
 
-    def __init__(self, root: bytes, *, dir_fd: int | None = None, keeps_all_links: bool) -> None:
+    def __init__(
+        self, root: bytes, *, dir_fd: int | None = None, keeps_all_links: bool, made: undoing.Made | None = None
+    ) -> None:
         self.summary = Summary()
         self._keeps_all_links = keeps_all_links
+        self._made = made
         is_new = _make_root(root, dir_fd)
+        if made is not None and is_new:
+            made.note_folder(())
+        self._new_root = (root, dir_fd) if is_new else None
         self._place = descents.Descent(root, dir_fd=dir_fd)
         self._way: Sequence[bytes] = ()  # to the folder of the last member
         # New ones on that way, outermost first: how far down, and the mode and time to get, if the archive tells them.
@@ -104,11 +113,20 @@ class _Tree:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
+        is_undone = kind is not None and self._made is not None
         try:
-            # An archive that broke off must not leave a private directory open to all.
-            self._finish(None)
+            if is_undone:
+                assert self._made is not None
+                self._made.undo(self._place)
+            else:
+                # An archive that broke off must not leave a private directory open to all.
+                self._finish(None)
         finally:
             self._place.close()
+        if is_undone and self._new_root is not None:
+            root, dir_fd = self._new_root
+            with contextlib.suppress(OSError):  # others have made something in it
+                os.rmdir(root, dir_fd=dir_fd)
 
     def add(self, member: archives.Member, content: Iterable[bytes]) -> None:
         """Make one member, or tell why not."""
@@ -154,7 +172,8 @@ class _Tree:
                 _keep_owner(file.fileno(), names[-1], folder)
                 os.fchmod(file.fileno(), member.mode & _PERMISSIONS)
                 os.utime(file.fileno(), ns=(member.mtime_ns, member.mtime_ns))
-            os.rename(temporary, names[-1], src_dir_fd=folder, dst_dir_fd=folder)
+            with self._noting(names, folder):
+                os.rename(temporary, names[-1], src_dir_fd=folder, dst_dir_fd=folder)
             undo.pop_all()
         self.summary.files += 1
         self.summary.bytes += member.size
@@ -164,7 +183,7 @@ class _Tree:
             self.summary.skip(member.name, LEADS_OUT)
             return
         folder = self._enter(names[:-1])
-        with _replacing(names[-1], folder) as temporary:
+        with self._noting(names, folder), _replacing(names[-1], folder) as temporary:
             os.symlink(member.target, temporary, dir_fd=folder)
             os.utime(temporary, ns=(member.mtime_ns, member.mtime_ns), dir_fd=folder, follow_symlinks=False)
         self.summary.links += 1
@@ -179,9 +198,18 @@ class _Tree:
                 self.summary.skip(member.name, "a hard link to what is no file")
                 return
             folder = self._enter(names[:-1])
-            with _replacing(names[-1], folder) as temporary:
+            with self._noting(names, folder), _replacing(names[-1], folder) as temporary:
                 os.link(target[-1], temporary, src_dir_fd=there, dst_dir_fd=folder, follow_symlinks=False)
         self.summary.links += 1
+
+    @contextlib.contextmanager
+    def _noting(self, names: Sequence[bytes], folder: int) -> Iterator[None]:
+        """In the block a file or link gets its name."""
+        made = self._made
+        is_new = made is not None and not made.is_foreign(names, folder=folder)
+        yield
+        if made is not None and is_new:
+            made.note_file(names, folder=folder)
 
     def _enter(self, names: Sequence[bytes]) -> int:
         """The directory to which the names lead; what is absent on the way is made."""
@@ -191,6 +219,8 @@ class _Tree:
         for depth, name in enumerate(names[there:], start=there + 1):
             try:
                 os.mkdir(name, dir_fd=self._place.descriptor)
+                if self._made is not None:
+                    self._made.note_folder(names[:depth])
                 self._unfinished.append((depth, None))
             except FileExistsError:
                 """Somebody else was faster."""

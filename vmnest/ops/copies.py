@@ -99,6 +99,7 @@ class Copier:
         timeout: Seconds that all that it does may take together; no end by default.
         host: The files of this machine; by default all that this process may reach.
         makes_way: Make the directory in which a copy is to be, if it is absent.
+        keeps_partial: What a copy to this machine has made stays here when it fails.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Copier:
         timeout: float | None = None,
         host: Host | None = None,
         makes_way: bool = False,
+        keeps_partial: bool = True,
     ) -> None:
         self._resume = resume
         self._local = local
@@ -117,6 +119,7 @@ class Copier:
         self._deadline = Deadline(timeout)
         self._host = host or _WholeHost()
         self._makes_way = makes_way
+        self._keeps_partial = keeps_partial
         self._opened: dict[str, Files] = {}
 
     def copy(
@@ -147,7 +150,14 @@ class Copier:
                 done = self._files(target).upload(here, target.path, exclude=exclude, progress=progress, timeout=left)
         elif target.sandbox is None:
             with self._host.open(target.path) as here:
-                done = self._files(source).download(source.path, here, exclude=exclude, progress=progress, timeout=left)
+                done = self._files(source).download(
+                    source.path,
+                    here,
+                    exclude=exclude,
+                    progress=progress,
+                    keep_partial=self._keeps_partial,
+                    timeout=left,
+                )
         elif source.sandbox == target.sandbox and not exclude:
             skipped = self._files(source).copy(source.path, target.path, recursive=recursive, timeout=left)
             return describe(source, target, None, skipped=skipped)

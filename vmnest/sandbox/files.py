@@ -340,11 +340,16 @@ class Files:
         *,
         exclude: Sequence[str] = (),
         progress: Callable[[Progress], object] | None = None,
+        keep_partial: bool = True,
         timeout: float | None = None,
     ) -> Transfer:
         """Fetch a file to exactly that path, or a directory's contents into exactly that directory.
 
         Nothing that comes out of the sandbox is written outside of ``local``. See ``upload`` for the arguments.
+
+        Args:
+            keep_partial: False: when a directory comes only in part, remove what came of it, but nothing else. What it
+                has replaced stays replaced. (A file comes as a whole, or not at all.)
 
         Raises:
             errors.RemoteFileError: the file in the sandbox cannot be read.
@@ -359,6 +364,7 @@ class Files:
             local,
             exclude=exclude,
             progress=progress,
+            keep_partial=keep_partial,
             deadline=deadline,
         )
 

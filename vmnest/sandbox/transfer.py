@@ -87,6 +87,7 @@ def download(
     *,
     exclude: Sequence[str],
     progress: Watch | None,
+    keep_partial: bool,
     deadline: Deadline,
 ) -> Transfer:
     """See ``Files.download``; ``choose`` gives what moves files with this agent."""
@@ -97,7 +98,9 @@ def download(
     except errors.NotAFileError:
         if not choose(wire.FEATURE_FS).stat(remote, deadline=deadline).is_directory:
             raise
-    return _download_tree(choose, remote, place, exclude=exclude, progress=progress, deadline=deadline)
+    return _download_tree(
+        choose, remote, place, exclude=exclude, progress=progress, keep_partial=keep_partial, deadline=deadline
+    )
 
 
 def _download_file(
@@ -132,6 +135,7 @@ def _download_tree(
     *,
     exclude: Sequence[str],
     progress: Watch | None,
+    keep_partial: bool,
     deadline: Deadline,
 ) -> Transfer:
     localfiles.check_trees()
@@ -140,7 +144,13 @@ def _download_tree(
         watch = _TreeWatch(progress, total=None)
         with localfiles.translated(place), _unpacking(remote):
             return _to_transfer(
-                trees.unpack(watch.passing(pieces), place.name, dir_fd=place.folder, on_member=watch.begin)
+                trees.unpack(
+                    watch.passing(pieces),
+                    place.name,
+                    dir_fd=place.folder,
+                    on_member=watch.begin,
+                    undoes=not keep_partial,
+                )
             )
 
     return choose(wire.FEATURE_TREE).read_tree(remote, take, exclude=exclude, deadline=deadline)

@@ -275,6 +275,24 @@ def test_what_else_is_in_a_directory_stays(files: Files, here: Path, there: Path
     assert (here / "back" / "run").read_bytes() == b"#!"
 
 
+@pytest.mark.parametrize("keep_partial", [True, False])
+def test_what_came_of_a_tree_that_is_given_up_stays_or_goes(
+    files: Files, here: Path, there: Path, keep_partial: bool
+) -> None:
+    (there / "tree").mkdir()
+    for name in ("a", "b", "c"):
+        (there / "tree" / name).write_bytes(DATA)
+
+    def give_up(progress: Progress) -> None:
+        if progress.bytes > len(DATA):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        files.download(f"{there}/tree", here / "back", progress=give_up, keep_partial=keep_partial)
+    assert (here / "back" / "a").exists() is keep_partial
+    assert (here / "back").exists() is keep_partial
+
+
 @pytest.mark.parametrize(
     ("exclude", "gone"),
     [

@@ -66,7 +66,9 @@ def _copy(
 ) -> dict[str, object]:
     call.check()
     watch = _watch(call, most=MOST_BYTES if destination.sandbox is None else None)
-    copier = copies.Copier(timeout=attendance.MOST_SECONDS, host=policy.from_settings(), makes_way=True)
+    copier = copies.Copier(
+        timeout=attendance.MOST_SECONDS, host=policy.from_settings(), makes_way=True, keeps_partial=False
+    )
     try:
         data = copier.copy(source, destination, recursive=True, exclude=exclude or (), progress=watch)
     except (errors.WaitTimeoutError, errors.ReadTimeoutError) as error:
@@ -85,7 +87,10 @@ def _watch(call: Call, *, most: int | None) -> Callable[[Progress], object]:
     def watch(progress: Progress) -> None:
         call.check()
         if most is not None and progress.bytes > most:
-            raise errors.RemoteFileError(f"the sandbox sends more than {most} bytes")
+            raise errors.RemoteFileError(
+                f"the sandbox sends more than {most} bytes",
+                hint="What was copied is removed again. Leave parts out with exclude, or copy them one by one.",
+            )
         message = errors.quote(progress.path, limit=leftovers.LONGEST_TOLD)
         call.progress(progress.bytes, total=progress.total, message=message)
 

@@ -111,6 +111,16 @@ def test_files_and_directories_go_both_ways(local_tools: Tools, project: Path, m
     error = local_tools.error(TO, name="web", src="/tmp/large", host_path="large")
     assert error["code"] == "file_error"
     assert os.listdir(project) == before
+    line = "mkdir -p /tmp/huge/sub; echo 1 > /tmp/huge/a; for name in sub/b c; do cp /tmp/large /tmp/huge/$name; done"
+    shell(local_tools, line)
+    (project / "kept").mkdir()
+    (project / "kept" / "mine").write_text("mine")
+    for host_path in ("huge", "new/below/huge", "kept"):
+        error = local_tools.error(TO, name="web", src="/tmp/huge/.", host_path=host_path)
+        assert error["code"] == "file_error"
+    assert sorted(os.listdir(project)) == sorted([*before, "kept", "new"])
+    assert (os.listdir(project / "new" / "below"), os.listdir(project / "kept")) == ([], ["mine"])
+    shell(local_tools, "rm -r /tmp/huge")
     # What takes too long says how to go on.
     monkeypatch.setattr(attendance, "MOST_SECONDS", 0.0)
     error = local_tools.error(FROM, name="web", host_path="src", dest="/tmp/it's")
