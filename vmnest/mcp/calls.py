@@ -35,7 +35,7 @@ class Call:
         monotonic: The clock.
 
     Attributes:
-        is_hurried: It was cancelled by a server that is about to end.
+        hurry: Set when it was cancelled, and the server is about to end.
     """
 
     def __init__(
@@ -52,10 +52,11 @@ class Call:
         self._monotonic = monotonic
         self._token = _progress_token(request)
         self._began = monotonic()
-        self.is_hurried = False
+        self.hurry = threading.Event()
         self._lock = threading.Lock()  # guards all below
         self._is_cancelled = False
         self._is_answered = False
+        self._ending: threading.Thread | None = None
         self._ends: list[Callable[[], None]] = []
         self._told = float("-inf")
         self._reached = float("-inf")
@@ -99,10 +100,12 @@ class Call:
         """Nobody waits any more: send nothing, and end what goes on for it, on a thread that is returned.
 
         To end it may need the network, and whoever cancels has other things to read meanwhile. ``hurried``: this server
-        is about to end, and has no time to be patient.
+        is about to end, and has no time to be patient, also with what was cancelled before.
         """
-        self.is_hurried = hurried
-        return self._cancel(answer=None)
+        if hurried:
+            self.hurry.set()
+        thread = self._cancel(answer=None)
+        return self._ending if hurried else thread
 
     def give_up(self, answer: dict[str, object]) -> None:
         """Send this answer instead of the one that does not come, and end what goes on for it, as ``cancel`` does."""
@@ -117,11 +120,10 @@ class Call:
             if answer is not None:
                 self._is_answered = True
                 self._send(answer)
-        if not ends:
-            return None
-        thread = threading.Thread(target=_end_all, args=(ends,), name="vmnest-mcp-cancel", daemon=True)
-        thread.start()
-        return thread
+            if ends:
+                self._ending = threading.Thread(target=_end_all, args=(ends,), name="vmnest-mcp-cancel", daemon=True)
+                self._ending.start()
+            return self._ending
 
     def progress(self, reached: float, *, total: float | None = None, message: str | None = None) -> None:
         """Tell how far it is, if somebody wants to hear it, not too often, and only what is further than before."""

@@ -12,6 +12,8 @@ from . import commands, moments, sandboxes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import threading
+
     from ..agent.outputs import ProcessInfo
     from ..sandbox import Process, Sandbox
 
@@ -153,23 +155,23 @@ def _end(sandbox: Sandbox, process_id: str) -> None:
         return
 
 
-def end_process(process: Process, *, grace: float = GRACE_SECONDS) -> None:
-    """End it: SIGTERM (in a terminal SIGHUP), and SIGKILL if that has not done after ``grace`` seconds."""
+def end_process(process: Process, *, grace: float = GRACE_SECONDS, hurry: threading.Event | None = None) -> None:
+    """End it: SIGTERM (in a terminal SIGHUP), and SIGKILL after ``grace`` seconds, or at ``hurry``."""
     # An interactive shell ignores SIGTERM; when its line is cut it ends, and hangs up what it has started.
     process.signal("HUP" if process.is_pty else "TERM")
-    if not _has_ended(process, deadline=Deadline(grace)):
+    if not _has_ended(process, deadline=Deadline(grace), hurry=hurry):
         process.kill()
 
 
-def _has_ended(process: Process, *, deadline: Deadline) -> bool:
+def _has_ended(process: Process, *, deadline: Deadline, hurry: threading.Event | None) -> bool:
     from time import sleep
 
+    wait = sleep if hurry is None else hurry.wait
     for delay in backoff(first=FIRST_LOOK_SECONDS, last=LAST_LOOK_SECONDS):
         if process.poll() is not None:
             return True
-        if deadline.expired:
+        if deadline.expired or wait(deadline.clamp(delay)):
             break
-        sleep(deadline.clamp(delay))
     return False
 
 

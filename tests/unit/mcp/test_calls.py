@@ -119,4 +119,15 @@ def test_cancelling_all_waits_for_what_ends():
     stage.call.on_cancel(lambda: ended.append(1))
     calls.cancel_all()
     assert ended == [1]
-    assert stage.call.is_hurried
+    assert stage.call.hurry.is_set()
+
+
+def test_cancelling_all_hurries_what_was_cancelled_before_and_waits_for_it():
+    calls, stage = Calls(), Stage()
+    calls.add(stage.call)
+    ended: list[int] = []
+    stage.call.on_cancel(lambda: ended.append(stage.call.hurry.wait(30)))
+    calls.cancel(1)
+    assert not stage.call.hurry.is_set()
+    calls.cancel_all()
+    assert ended == [True]

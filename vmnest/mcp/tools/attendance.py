@@ -11,6 +11,8 @@ from .pulse import Pulse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import threading
+
     from ...agent.commands import Outlet
     from ...agent.results import ExecResult
     from ...sandbox import Process
@@ -50,7 +52,7 @@ class Attendant:
         from ...agent import commands, outputs
 
         self.program = process.command[0] if process.command else None
-        self._call.on_cancel(lambda: _end(process, grace=_HURRY_SECONDS if self._call.is_hurried else _GRACE_SECONDS))
+        self._call.on_cancel(lambda: _end(process, hurry=self._call.hurry))
         outlet = commands.Outlet(limit=self._limit)
         with Pulse(self._call, "running"):
             has_ended = _read(process, outlet, Deadline(MOST_SECONDS))
@@ -83,9 +85,12 @@ def _read(process: Process, outlet: Outlet, deadline: Deadline) -> bool:
     return False
 
 
-def _end(process: Process, *, grace: float) -> None:
-    """For a call that nobody waits for any more, on a thread that nobody waits for either."""
+def _end(process: Process, *, hurry: threading.Event) -> None:
+    """For a call that nobody waits for any more, on a thread that only a server waits for that ends."""
     try:
-        processes.end_process(process, grace=grace)
+        if hurry.is_set():
+            processes.end_process(process, grace=_HURRY_SECONDS)
+        else:
+            processes.end_process(process, grace=_GRACE_SECONDS, hurry=hurry)
     except errors.VmnestError:
         return  # it has ended, or cannot be reached: its sandbox's idle policy is what is left

@@ -105,15 +105,24 @@ def test_a_cancelled_command_is_ended_with_all_that_it_started(box: Tools) -> No
     assert gone["success"]
 
 
-def test_a_server_that_ends_does_not_wait_for_who_ignores_being_asked(box: Tools) -> None:
+@pytest.mark.parametrize("was_cancelled", [False, True])
+def test_a_server_that_ends_does_not_wait_for_who_ignores_being_asked(
+    box: Tools, monkeypatch: pytest.MonkeyPatch, was_cancelled: bool
+) -> None:
+    monkeypatch.setattr(attendance, "_GRACE_SECONDS", 60.0)
     call = box.open()
-    line = "trap '' TERM; touch begun; sleep 975; sleep 975"
+    line = f"trap '' TERM; touch asked-{was_cancelled}; sleep 975; sleep 975"
     thread = threading.Thread(target=box_call, args=(box, call, line))
     thread.start()
-    box.data("sandbox_shell", name="web", command="until [ -e begun ]; do sleep 0.02; done", timeout=30)
+    box.data(
+        "sandbox_shell", name="web", command=f"until [ -e asked-{was_cancelled} ]; do sleep 0.02; done", timeout=30
+    )
+    if was_cancelled:
+        call.cancel()
     ending = call.cancel(hurried=True)
     assert ending is not None
     ending.join(30)
+    assert not ending.is_alive()
     gone = box.data(
         "sandbox_shell", name="web", command="while pgrep -f 'sleep 97[5]'; do sleep 0.02; done", timeout=30
     )
