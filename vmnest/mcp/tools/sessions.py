@@ -95,7 +95,7 @@ def sandbox_exec_poll(
         max_bytes: Bytes (20000).
 
     Returns:
-        running, exit_code, stdout, stderr, next_offset; missing: bytes that are not kept any more.
+        running, exit_code, stdout and stderr as plain text, next_offset; missing: bytes that are not kept any more.
     """
     limit = output.resolve_limit(max_bytes)
     seconds = max(0.0, min(wait, MOST_WAIT_SECONDS))
