@@ -6,9 +6,10 @@ often meets a 502. A command is sent again after a 502 that proves nothing only 
 (each has an id). Otherwise, when its answer is lost, the error says that the outcome is unknown, and what became of the
 MicroVM meanwhile.
 
-Time: the command's ``timeout`` is enforced in the guest. The client waits that long and a grace; without a timeout it
-waits as long as the command runs. Meanwhile it looks, every now and then, whether the MicroVM still runs, and asks the
-agent how it is: to the platform a command is no traffic, and it would suspend a MicroVM in the middle of a long one.
+Time: the command's ``timeout`` is enforced in the guest. The client waits that long and a grace, on which all attempts
+and the waits between them draw; without a timeout it waits as long as the command runs. Meanwhile it looks, every now
+and then, whether the MicroVM still runs, and asks the agent how it is: to the platform a command is no traffic, and it
+would suspend a MicroVM in the middle of a long one.
 """
 
 from __future__ import annotations
@@ -334,9 +335,9 @@ class AgentClient:
             raise exchange.lost(request, "the sandbox does not run any more")
         if state == names.SUSPENDING:  # the command has a moment left to end in
             return
-        probe = exchange.Request(
-            "GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=Deadline(HEALTH_SECONDS, clock=self.clock)
-        )
+        assert request.bound is not None
+        patience = Deadline(request.bound.clamp(HEALTH_SECONDS), clock=self.clock)
+        probe = exchange.Request("GET", wire.HEALTH_PATH, asked=refusals.HEALTH, deadline=patience)
         try:
             with self._authorized(probe) as response:
                 self._learn(response)

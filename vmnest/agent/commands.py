@@ -21,7 +21,7 @@ from .outputs import Chunk, Exit
 if TYPE_CHECKING:
     from .client import AgentClient
 
-__all__ = ["OUTPUT_LIMIT_BYTES", "Outlet", "lacking", "run"]
+__all__ = ["OUTPUT_LIMIT_BYTES", "Outlet", "build_budget", "lacking", "run"]
 
 OUTPUT_LIMIT_BYTES = 64 * 1024 * 1024
 GIVE_UP_SECONDS = 5.0  # to end a process that nobody waits for any more
@@ -82,29 +82,36 @@ def run(
     deadline: Deadline = NEVER,
 ) -> results.ExecResult:
     """Run a command and wait for its end. See ``AgentClient.exec`` for what is raised."""
+    budget = build_budget(client, command, deadline=deadline)
     if not client.is_known_to_lack(wire.FEATURE_PROCESSES):
         process_id = os.urandom(16).hex()
         try:
-            answer = starting.start_and_watch(client, command, process_id=process_id, deadline=deadline)
+            answer = starting.start_and_watch(client, command, process_id=process_id, budget=budget)
         except errors.UnsupportedError:
             client.note_lack(wire.FEATURE_PROCESSES)
         else:
-            return _run(client, command, answer, process_id=process_id, outlet=outlet, stdin=stdin, deadline=deadline)
+            follower = following.Follower(client, process_id, name=command.command, first=answer, budget=budget)
+            return _run(client, command, follower, process_id=process_id, outlet=outlet, stdin=stdin, deadline=deadline)
     _check_plain(command)
-    return _run_plain(client, command, outlet=outlet, deadline=deadline)
+    return _run_plain(client, command, outlet=outlet, budget=budget)
+
+
+def build_budget(client: AgentClient, command: arguments.Command, *, deadline: Deadline = NEVER) -> exchange.Budget:
+    """How long its end is waited for: its own timeout and a grace, or as long as it takes."""
+    seconds = None if command.timeout is None else command.timeout + client.grace
+    return exchange.Budget(seconds, outer=deadline, clock=client.clock)
 
 
 def _run(
     client: AgentClient,
     command: arguments.Command,
-    answer: processes.Answer,
+    follower: following.Follower,
     *,
     process_id: str,
     outlet: Outlet,
     stdin: feeding.Source | None,
     deadline: Deadline,
 ) -> results.ExecResult:
-    follower = following.Follower(client, process_id, name=command.command, first=answer)
     patience = Deadline(deadline.remaining(), clock=client.clock)
 
     def give_up() -> None:
@@ -148,7 +155,7 @@ def lacking(what: str, *, feature: str = wire.FEATURE_PROCESSES) -> errors.Unsup
 
 
 def _run_plain(
-    client: AgentClient, command: arguments.Command, *, outlet: Outlet, deadline: Deadline
+    client: AgentClient, command: arguments.Command, *, outlet: Outlet, budget: exchange.Budget
 ) -> results.ExecResult:
     """By the base contract: output comes once the command has ended."""
     timeout = command.timeout
@@ -157,12 +164,13 @@ def _run_plain(
         wire.EXEC_PATH,
         asked=refusals.EXEC,
         body=arguments.build_exec(command),
-        deadline=deadline,
+        deadline=budget,
         patience=None if timeout is None else timeout + client.grace,
         command=command.command,
     )
     try:
         with client.send(request) as response, exchange.lost_answers(request):
+            budget.lift()
             members = streams.read_answer(request.pieces(response), sinks=outlet.sinks)
         timed_out = response.status == exchange.TIMED_OUT_STATUS
         exit_code, signal_name = results.parse_exit(members, timed_out=timed_out)

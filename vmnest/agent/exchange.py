@@ -20,6 +20,7 @@ __all__ = [
     "TIMED_OUT_STATUS",
     "AnswerDeadline",
     "Body",
+    "Budget",
     "Request",
     "beginning",
     "judge",
@@ -45,11 +46,11 @@ class AnswerDeadline(Deadline):
     read does not count. ``outer`` holds in any case.
     """
 
-    __slots__ = ("_began", "_outer", "moved")
+    __slots__ = ("_began", "moved", "outer")
 
     def __init__(self, patience: float | None, *, outer: Deadline, clock: Clock) -> None:
         super().__init__(patience, clock=clock)
-        self._outer = outer
+        self.outer = outer
         self._began = clock.monotonic()
         self.moved = 0
 
@@ -72,12 +73,49 @@ class AnswerDeadline(Deadline):
             self._began += self._clock.monotonic() - began
 
     def remaining(self) -> float | None:
-        outer = self._outer.remaining()
+        outer = self.outer.remaining()
         if self.seconds is None:
             return outer
         allowed = self.seconds + self.moved / SLOWEST_BYTES_PER_SECOND
         left = max(0.0, allowed - (self._clock.monotonic() - self._began))
         return left if outer is None else min(left, outer)
+
+
+class Budget(AnswerDeadline):
+    """How long one call waits in all: its attempts, the silence in each, and the waits between them draw on it.
+
+    What arrives buys more. Time in which nobody waits does not count, nor does the sandbox's sleep, after which it is
+    whole again.
+
+    Args:
+        seconds: None for no end.
+        outer: Holds in any case; each call of several may set its own.
+        clock: The time.
+    """
+
+    __slots__ = ("_rests_since", "_whole")
+
+    def __init__(self, seconds: float | None, *, outer: Deadline, clock: Clock) -> None:
+        super().__init__(seconds, outer=outer, clock=clock)
+        self._whole = self.seconds
+        self._rests_since: float | None = None
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[None]:
+        """Somebody waits in this block; from the end of the first one to the next nobody does."""
+        if self._rests_since is not None:
+            self._began += self._clock.monotonic() - self._rests_since
+        try:
+            yield
+        finally:
+            self._rests_since = self._clock.monotonic()
+
+    def note_sleep(self, state: str | None) -> None:
+        """The sandbox was found suspended, or (None) goes on."""
+        if state is not None:
+            self.seconds = None
+        else:
+            self.seconds, self._began, self.moved = self._whole, self._clock.monotonic(), 0
 
 
 class Request:

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from .. import errors
 from ..deadline import NEVER, Deadline
-from . import outputs, processes, starting
+from . import exchange, outputs, processes, starting
 from .recovery import DOUBTFUL, Recovery
 
 if TYPE_CHECKING:
     from .client import AgentClient
 
-__all__ = ["Current", "Follower"]
+__all__ = ["Follower"]
 
 
 class Follower:
@@ -35,7 +35,7 @@ class Follower:
         name: The command's, for messages.
         offset: Where to begin.
         first: An answer that has begun already.
-        current: The deadline that it was asked for with.
+        budget: What it was asked for with; the waits that follow draw on it, too.
 
     Attributes:
         offset: The bytes of output that were handed out, or are known to be missing.
@@ -52,7 +52,7 @@ class Follower:
         name: str,
         offset: int = 0,
         first: processes.Answer | None = None,
-        current: Current | None = None,
+        budget: exchange.Budget | None = None,
     ) -> None:
         self.offset = offset
         self.exit: outputs.Exit | None = None
@@ -60,8 +60,8 @@ class Follower:
         self._client = client
         self._process_id = process_id
         self._name = name
-        self._deadline = Current() if current is None else current
-        self.recovery = Recovery(client, deadline=self._deadline)
+        self._budget = budget or exchange.Budget(None, outer=NEVER, clock=client.clock)
+        self.recovery = Recovery(client, deadline=self._budget)
         self._is_quiet = False
         self._answer: processes.Answer | None = None
         self._owner = os.getpid()  # the process of this machine that asked for it
@@ -72,8 +72,9 @@ class Follower:
     def begin(self) -> outputs.ProcessInfo:
         """What the agent says of the process, which stands before its output. Raises what ``next`` raises."""
         try:
-            while self.info is None:
-                self._next_event()
+            with self._budget.counting():
+                while self.info is None:
+                    self._next_event()
         except BaseException:
             self.stop()
             raise
@@ -87,15 +88,16 @@ class Follower:
             errors.MicroVMEndedError: the MicroVM has ended, and the process with it.
             errors.AgentUnreachableError: nobody knows what became of the process.
         """
-        self._deadline.inner = deadline
+        self._budget.outer = deadline
         if self._owner != os.getpid():
             self.stop()  # a forked child and its parent would each get a part of one answer
         try:
-            while self.exit is None:
-                event = self._next_event()
-                if isinstance(event, outputs.Chunk):
-                    self.offset = event.offset + len(event.data) + event.missing
-                    return event
+            with self._budget.counting():
+                while self.exit is None:
+                    event = self._next_event()
+                    if isinstance(event, outputs.Chunk):
+                        self.offset = event.offset + len(event.data) + event.missing
+                        return event
         except BaseException:
             # What was received and not handed out comes again.
             self.stop()
@@ -151,11 +153,12 @@ class Follower:
             self.info = event
         else:
             self._is_quiet = False
+            self._budget.moved += len(event.data)
 
     def _ask(self) -> None:
         if self._is_quiet:
             self.recovery.await_awake()
-        self._read(processes.watch(self._client, self._process_id, offset=self.offset, deadline=self._deadline))
+        self._read(processes.watch(self._client, self._process_id, offset=self.offset, deadline=self._budget))
 
     def _read(self, answer: processes.Answer) -> None:
         self._is_quiet = True
@@ -172,16 +175,3 @@ class Follower:
 
     def _lost(self, reason: errors.VmnestError) -> errors.AgentUnreachableError:
         return starting.lost(self._name, reason, process_id=self._process_id)
-
-
-class Current(Deadline):
-    """The deadline of whoever reads just now: an answer may serve several calls, one after the other."""
-
-    __slots__ = ("inner",)
-
-    def __init__(self) -> None:
-        super().__init__(None)
-        self.inner: Deadline = NEVER
-
-    def remaining(self) -> float | None:
-        return self.inner.remaining()

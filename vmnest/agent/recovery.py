@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from .. import errors
 from ..deadline import Deadline, backoff
 from ..wire import names
+from . import exchange
 
 if TYPE_CHECKING:
     from .client import AgentClient
@@ -47,8 +48,8 @@ class Recovery:
 
     Args:
         client: Of the agent.
-        deadline: When to stop waiting, whatever happens.
-        late: What the error says once it has passed.
+        deadline: When to stop waiting, whatever happens; or a budget that the waits draw on, which holds a deadline.
+        late: What the error says once the deadline has passed.
 
     Attributes:
         deadline: See above.
@@ -60,6 +61,9 @@ class Recovery:
         self._client = client
         self._clock = client.clock
         self.deadline = deadline
+        if not isinstance(deadline, exchange.Budget):
+            deadline = exchange.Budget(None, outer=deadline, clock=client.clock)
+        self._budget = deadline
         self._patience = client.grace  # for failures, one after the other
         self._stirred = threading.Event()
         self._late = late
@@ -81,7 +85,7 @@ class Recovery:
         Raises:
             errors.WaitTimeoutError: the deadline has passed.
             errors.MicroVMEndedError: the MicroVM has ended.
-            errors.VmnestError: ``error``, when there were failures for too long.
+            errors.VmnestError: ``error``, when there were failures for too long, or the budget is used up.
         """
         self._check(error)
         now = self._clock.monotonic()
@@ -94,7 +98,9 @@ class Recovery:
             self._look_for_end(self._client.look(), cause=error)
         elif self.await_awake(cause=error):
             self._failing_since = None  # it could not answer in its sleep
-        self._clock.sleep(self.deadline.clamp(next(self._delays)))
+        if self._budget.expired:
+            raise error
+        self._clock.sleep(self._budget.clamp(next(self._delays)))
 
     def await_awake(self, *, cause: errors.VmnestError | None = None) -> bool:
         """Look at the MicroVM, and wait while it is suspended; whether it was.
@@ -116,7 +122,7 @@ class Recovery:
                 told = state
                 self._tell(state)
             self._check(cause)
-            self._clock.wait(self._stirred, self.deadline.clamp(delay))
+            self._clock.wait(self._stirred, self._budget.clamp(delay))
         if told is not None:
             self._tell(None)
         return told is not None
@@ -127,10 +133,11 @@ class Recovery:
             raise self._client.ended(state) from cause
 
     def _check(self, cause: errors.VmnestError | None) -> None:
-        if self.deadline.expired:
+        if self._budget.outer.expired:
             raise errors.WaitTimeoutError(self._late) from cause
 
     def _tell(self, state: str | None) -> None:
+        self._budget.note_sleep(state)
         if self.on_pause is not None:
             self.on_pause(state)
 

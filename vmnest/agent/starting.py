@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["lost", "start", "start_and_watch"]
 
 HEALTH_SECONDS = 10.0
+END_SECONDS = 1.0  # from a command's timeout to its end
 
 Result = TypeVar("Result")
 
@@ -52,17 +53,21 @@ def start(
 
 
 def start_and_watch(
-    client: AgentClient, command: arguments.Command, *, process_id: str, deadline: Deadline = NEVER
+    client: AgentClient, command: arguments.Command, *, process_id: str, budget: exchange.Budget
 ) -> processes.Answer:
     """As ``start``, and the beginning of its output in the same answer, as ``processes.watch`` gives it."""
-    wait = processes.watch_seconds(client, deadline)
+    wait, patience = processes.watch_seconds(client, budget), client.grace
+    if command.timeout is not None:
+        # Within its budget there is to be time for a second attempt.
+        wait = min(wait, command.timeout + END_SECONDS)
+        patience = min(patience, (command.timeout + client.grace) / 2)
     request = exchange.Request(
         "POST",
         f"{wire.PROCESSES_PATH}?wait={wait:g}&offset=0",
         asked=refusals.PROCESS,
         body=arguments.build_process(command, process_id=process_id),
-        deadline=deadline,
-        patience=client.grace,
+        deadline=budget,
+        patience=patience,
         silence=processes.silence(client, wait),
         repeatable=False,
     )
@@ -130,7 +135,7 @@ def _settle(
         except (errors.WaitTimeoutError, *DOUBTFUL) as error:
             raise lost(name, failure, process_id=process_id) from error
         try:
-            if _is_safe(client, process_id, began=began):
+            if _is_safe(client, process_id, began=began, deadline=recovery.deadline):
                 return
         except DOUBTFUL as error:
             reason = error
@@ -138,9 +143,9 @@ def _settle(
             raise lost(name, failure, process_id=process_id) from failure
 
 
-def _is_safe(client: AgentClient, process_id: str, *, began: float) -> bool:
+def _is_safe(client: AgentClient, process_id: str, *, began: float, deadline: Deadline) -> bool:
     """Whether the agent of now was there before the first attempt, or knows the process."""
-    look = Deadline(min(HEALTH_SECONDS, client.grace), clock=client.clock)
+    look = Deadline(deadline.clamp(min(HEALTH_SECONDS, client.grace)), clock=client.clock)
     health = client.health(wakes=False, deadline=look)
     if health.uptime is not None and health.uptime > client.clock.monotonic() - began:
         return True

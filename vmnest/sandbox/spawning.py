@@ -38,9 +38,9 @@ def spawn(
     follower: following.Follower | None = None
     with _telling_lack(agent):
         if watch:
-            current = following.Current()  # for the start itself there is no end; for who reads then, there may be
-            answer = starting.start_and_watch(agent, wish, process_id=process_id, deadline=current)
-            follower = following.Follower(agent, process_id, name=wish.command, first=answer, current=current)
+            budget = commands.build_budget(agent, wish)
+            answer = starting.start_and_watch(agent, wish, process_id=process_id, budget=budget)
+            follower = following.Follower(agent, process_id, name=wish.command, first=answer, budget=budget)
             info = follower.begin()
         else:
             info = starting.start(agent, wish, process_id=process_id)

@@ -148,6 +148,55 @@ def test_a_caller_that_stops_to_wait_does_not_know_the_outcome(connect_agent: An
     assert caught.value.details == {"outcome": "unknown", "process": script.runs[0]}
 
 
+@pytest.mark.parametrize("begins", [False, True])
+def test_of_a_command_with_a_timeout_all_attempts_and_waits_share_that_and_the_grace(
+    connect_agent: Any, fake_clock: FakeClock, begins: bool
+) -> None:
+    script = ProcessPeer(("stdout", b"a"), end=None)
+    script.answers = [len(HEAD) + 10 if begins else 0, *[0] * 50]
+    script.before = lambda received: fake_clock.advance(12)
+    with ScriptedServer(script, repeat_last=True) as server, pytest.raises(errors.AgentUnreachableError) as caught:
+        connect_agent(server, grace=20.0).exec("x", timeout=2)
+    assert caught.value.details == {"outcome": "unknown", "process": script.runs[0]}
+    assert 22 <= fake_clock.monotonic() < 25
+    assert len(script.runs) == 1
+
+
+def test_an_outage_that_is_over_within_the_timeout_and_the_grace_is_none(
+    connect_agent: Any, fake_clock: FakeClock
+) -> None:
+    script = ProcessPeer(("stdout", b"abc"), end=DONE)
+    script.answers = [len(HEAD) + 10, 0, 0]
+    script.before = lambda received: fake_clock.advance(5)
+    with ScriptedServer(script, repeat_last=True) as server:
+        assert connect_agent(server, grace=20.0).exec("x", timeout=2).stdout == b"abc"
+
+
+def test_neither_sleep_nor_a_slow_reader_uses_the_time_up(connect_agent: Any, fake_clock: FakeClock) -> None:
+    script = ProcessPeer(("stdout", b"ab"), ("stderr", b"c"), end=DONE)
+    script.answers = [len(HEAD) + len(script.frames(2)) + 6, len(HEAD) + len(script.frames(2)) + 7]
+    states = States("SUSPENDED", *["SUSPENDED"] * 30, "RUNNING")
+    seen: list[bytes] = []
+
+    def read(data: bytes) -> None:
+        fake_clock.advance(1000)
+        seen.append(data)
+
+    with ScriptedServer(script, repeat_last=True) as server:
+        connect_agent(server, states=states, grace=20.0).exec("x", timeout=2, on_stdout=read, on_stderr=read)
+    assert b"".join(seen) == b"abc"
+    assert sum(fake_clock.sleeps) > 22
+    assert len(script.runs) == 1
+
+
+def test_at_the_end_of_the_time_a_sandbox_that_has_ended_is_told(connect_agent: Any, fake_clock: FakeClock) -> None:
+    script = ProcessPeer(end=None)
+    script.answers = [len(HEAD) + 10]
+    script.before = lambda received: fake_clock.advance(30)
+    with ScriptedServer(script, repeat_last=True) as server, pytest.raises(errors.MicroVMEndedError):
+        connect_agent(server, states=States("TERMINATED"), grace=20.0).exec("x", timeout=2)
+
+
 @pytest.mark.parametrize("error", [BrokenPipeError, KeyboardInterrupt])
 def test_a_command_that_nobody_waits_for_any_more_is_ended(connect_agent: Any, error: type) -> None:
     def fail(data: bytes) -> None:

@@ -59,6 +59,28 @@ def test_patience_can_be_cut_and_never_grows(fake_clock: FakeClock, patience: fl
     assert bound.remaining() == left
 
 
+def test_a_budget_counts_while_somebody_waits(fake_clock: FakeClock) -> None:
+    budget = exchange.Budget(10, outer=NEVER, clock=fake_clock)
+    fake_clock.advance(1)
+    for left in (7, 5):
+        with budget.counting():
+            fake_clock.advance(2)
+        fake_clock.advance(100)
+        with budget.counting():
+            assert budget.remaining() == left
+
+
+def test_a_budget_is_whole_after_a_sleep_of_any_length(fake_clock: FakeClock) -> None:
+    budget = exchange.Budget(10, outer=Deadline(5000, clock=fake_clock), clock=fake_clock)
+    fake_clock.advance(11)
+    assert budget.expired
+    budget.note_sleep("SUSPENDED")
+    fake_clock.advance(1000)
+    assert budget.remaining() == 5000 - 1011
+    budget.note_sleep(None)
+    assert budget.remaining() == 10
+
+
 def test_only_commands_have_ids_and_no_two_have_the_same() -> None:
     assert request().exec_id is None
     ids = {request("x").exec_id for _ in range(10)}

@@ -14,11 +14,13 @@ from tests.support.scripted import CUT, SILENT, Answer, Received, ScriptedServer
 from vmnest import errors
 from vmnest.agent import arguments, starting
 from vmnest.agent.client import AgentClient
+from vmnest.agent.exchange import Budget
 from vmnest.agent.outputs import Exit, ProcessInfo
-from vmnest.deadline import Deadline
+from vmnest.deadline import NEVER, SYSTEM_CLOCK, Deadline
 from vmnest.transport import Transport
 
 COMMAND = arguments.Command("x", ["-v"])
+UNBOUNDED = Budget(None, outer=NEVER, clock=SYSTEM_CLOCK)
 DONE = {"exit_code": 0, "signal": None, "timed_out": False}
 VAGUE = answer(502)  # by nobody knows whom
 GATEWAY = text_answer(504, "gave up")
@@ -41,7 +43,7 @@ def test_a_start_sends_the_command_with_its_id_and_gives_the_process(connect_age
 def test_start_and_watch_is_one_request(connect_agent: Any) -> None:
     script = ProcessPeer(("stdout", b"out"), end=DONE)
     with ScriptedServer(script, repeat_last=True) as server:
-        answer = starting.start_and_watch(connect_agent(server), COMMAND, process_id="p")
+        answer = starting.start_and_watch(connect_agent(server), COMMAND, process_id="p", budget=UNBOUNDED)
         *_, last = answer.events(offset=0)
     assert last == Exit(0, None, False)
     assert [request.target for request in server.requests] == ["/v1/processes?wait=25&offset=0"]
@@ -234,5 +236,5 @@ def test_the_beginning_of_a_watched_start_may_be_cut_anywhere(connect_agent: Any
             script.runs.clear()
             script.uptime = 1e6
             script.answers = [cut]
-            starting.start_and_watch(connect_agent(server), COMMAND, process_id="p").close()
+            starting.start_and_watch(connect_agent(server), COMMAND, process_id="p", budget=UNBOUNDED).close()
             assert script.runs == ["p"]
