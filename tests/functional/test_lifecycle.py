@@ -165,7 +165,7 @@ def test_what_has_ended_is_told_with_its_reason(cli: Cli, box: str, shared_cloud
     assert cli("wait", box, "--timeout", "20").status == 0
     done = cli(verb, box)
     assert (done.status, done.text) == (1, "")
-    assert "Success." in done.remarks
+    assert "it was ended by a request" in done.remarks
     assert "Traceback" not in done.remarks
 
 
