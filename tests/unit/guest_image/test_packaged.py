@@ -93,7 +93,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "a pipe": lambda path: (path / "Dockerfile").unlink() or os.mkfifo(path / "Dockerfile"),
     "modes": lambda path: [place.chmod(0o777) for place in path.rglob("*")],
     "a file in its place": lambda path: path.rename(path.parent / "kept") and path.touch(),
-    "half of it, left by somebody killed": lambda path: path.rename(f"{path}.new") / "Dockerfile",
+    "half of it, left by somebody killed": lambda path: (path.rename(f"{path}.new") / "Dockerfile").unlink(),
 }
 
 
