@@ -95,10 +95,12 @@ class Deadline:
 NEVER = Deadline(None)
 
 
-def check_seconds(value: float, *, name: str = "timeout") -> float:
-    """Return ``value`` as a float, or raise UsageError if it is no usable number of seconds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= LONGEST_SECONDS:
-        raise errors.UsageError(f"{name} must be a number of seconds, 0 to {LONGEST_SECONDS:.0f}: {value!r}")
+def check_seconds(value: float, *, name: str = "timeout", zero: bool = True) -> float:
+    """Return ``value`` as a float, or raise UsageError if it is no usable number of seconds; ``zero``: 0 is one."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= LONGEST_SECONDS or not (value or zero):
+        least = "0" if zero else "above 0 and up"
+        raise errors.UsageError(f"{name} must be a number of seconds, {least} to {LONGEST_SECONDS:.0f}: {value!r}")
     return float(value)
 
 

@@ -229,9 +229,11 @@ def _check_output_limit(limit: int) -> int:
 
 
 def _check_timeout(timeout: float) -> float:
-    if not (seconds := deadline.check_seconds(timeout)):
-        raise errors.UsageError("timeout must be above 0", hint="None is for no timeout.")
-    return seconds
+    try:
+        return deadline.check_seconds(timeout, zero=False)
+    except errors.UsageError as error:
+        error.add_hint("None is for no timeout.")
+        raise
 
 
 def _check_args(args: Sequence[str] | None) -> list[str]:

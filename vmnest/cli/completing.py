@@ -194,7 +194,7 @@ _OTHER_NAMES = {("create", "NAME"), ("adopt", "NAME"), ("infra output", "NAME"),
 
 
 def _offer_names(parser: words.Parser, parts: words.Split, *, current: str) -> Offer:
-    kind = _kind(parser.names, len(parts.names) - 1)
+    kind = parser.kind(len(parts.names) - 1)
     if (parser.title, kind) in _OTHER_NAMES:
         return Offer()
     given = parts.names[:-1] if "..." in parser.names else []
@@ -212,14 +212,6 @@ def _offer_names(parser: words.Parser, parts: words.Split, *, current: str) -> O
 
         return Offer((client, host.title) for client, host in hosts.HOSTS.items())
     return Offer(adds=DIRECTORIES if kind == "DIR" else NOTHING)
-
-
-def _kind(usage: str, index: int) -> str:
-    """What the usage calls the name at this place: after ``SRC...`` all are SRC; empty if there is no such place."""
-    kinds = usage.split()
-    repeated = next((place for place, kind in enumerate(kinds) if "..." in kind), len(kinds))
-    place = min(index, repeated)
-    return kinds[place].strip("[].") if place < len(kinds) else ""
 
 
 def _sandboxes(*, is_local: bool) -> Candidates:

@@ -82,8 +82,6 @@ def run(verb: verbs.Verb, options: words.Options) -> int:
 def parse_place(text: str) -> copies.Place:
     """``NAME:PATH``, or a path on this machine."""
     name, colon, path = text.partition(":")
-    if not text:
-        raise errors.UsageError("a path is empty")
     if not colon or "/" in name or name.startswith("."):
         # Arguments are UTF-8 by now (``values.to_utf8``); the names of files here are what the locale says.
         return copies.Place(None, os.fsdecode(text.encode("utf-8", "surrogateescape")))

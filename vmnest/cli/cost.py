@@ -49,7 +49,7 @@ def build_parser(verb: verbs.Verb) -> words.Parser:
 
 def _parse_hours(text: str) -> float:
     try:
-        hours = float(text)
+        hours = values.parse_number(text)
     except ValueError:
         hours = 0.0
     if not 0 < hours <= cost.MOST_HOURS:

@@ -78,6 +78,7 @@ def _parse_port(text: str) -> int:
 def run(verb: verbs.Verb, options: words.Options) -> int:
     """Do it, until it is interrupted or the sandbox ends."""
     assert isinstance(options, _ForwardOptions)
+    values.check_option(options.bind, what="--bind")
     output.remark_unusual_place(options=options)
     if not options.remote_port:
         raise errors.UsageError("no port to forward", hint="Name the port in the sandbox: vmnest forward NAME -r 8000")

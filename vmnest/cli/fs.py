@@ -317,8 +317,6 @@ def _copy(options: words.Options) -> int:
 
 def _sides(options: words.Options) -> tuple[list[copies.Place], copies.Place]:
     name, *paths = options.names
-    if "" in paths:
-        raise errors.UsageError("a path is empty")
     *sources, destination = (copies.Place(name, path) for path in paths)
     return sources, destination
 

@@ -20,6 +20,7 @@ __all__ = [
     "parse_cpus",
     "parse_label",
     "parse_memory",
+    "parse_number",
     "parse_offset",
     "parse_payload",
     "parse_seconds",
@@ -73,15 +74,22 @@ def _seconds(text: str) -> float | None:
 
     number, factor = (text[:-1], _SECONDS_OF_UNIT[text[-1]]) if text[-1:] in _SECONDS_OF_UNIT else (text, 1)
     try:
-        return check_seconds(float(number) * factor)
+        return check_seconds(parse_number(number) * factor)
     except (ValueError, errors.UsageError):
         return None
+
+
+def parse_number(text: str) -> float:
+    """A number as people write it, and not all that Python takes for one: ``1_0``, digits of other scripts, spaces."""
+    if not text.isascii() or "_" in text or text != text.strip():
+        raise ValueError(f"must be a number: {text!r}")
+    return float(text)
 
 
 def parse_cpus(text: str) -> float:
     """``1``, ``0.5``."""
     try:
-        number = float(text)
+        number = parse_number(text)
     except ValueError:
         number = 0.0
     if not 0 < number < math.inf:  # how many there can be is not for us to say

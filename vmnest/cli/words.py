@@ -186,6 +186,13 @@ class Parser:
         options.words = parts.words
         return options
 
+    def kind(self, index: int) -> str:
+        """What the usage calls the name at this place: after ``SRC...`` all are SRC; empty if there is none."""
+        kinds = self.names.split()
+        repeated = next((place for place, kind in enumerate(kinds) if "..." in kind), len(kinds))
+        place = min(index, repeated)
+        return kinds[place].strip("[].") if place < len(kinds) else ""
+
     def _check(self, parts: Split) -> None:
         if len(parts.names) < self.least_names:
             missing = self.names.split()[len(parts.names)].rstrip(".")
@@ -199,6 +206,9 @@ class Parser:
         if self.most_names is not None and len(parts.names) > self.most_names:
             extra = parts.names[self.most_names]
             raise self.wrong(f"what is {extra!r} for? There is one name too many", advice=self._with_more)
+        if "" in parts.names:  # as an unset variable of a script leaves it
+            kind = self.kind(parts.names.index(""))
+            raise self.wrong(f"the {'name' if kind == 'NAME' else kind} is empty", advice=self._without_name)
 
     def wrong(self, message: str, *, advice: str = "") -> errors.UsageError:
         """The error for a command line that cannot be meant; ``advice`` ends with a space."""

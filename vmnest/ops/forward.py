@@ -51,7 +51,7 @@ def open_forward(
         forwarding.link_of(record, region=region, verify_tls=verify_tls),
         ports,
         local_port=local_port,
-        bind=bind or LOOPBACK,
+        bind=LOOPBACK if bind is None else bind,
         is_direct=direct,
         allow_hosts=allow_hosts,
         poll_interval=poll_interval or POLL_SECONDS,

@@ -181,8 +181,9 @@ def open_forwarding(
     hook_port = settings.number("hook_port", environ=link.place.environ)
     routes = ports.plan(specs, local_port=local_port, hook_port=hook_port)
     allowed = [hosts.parse_allowed(name) for name in allow_hosts]
-    if not check_seconds(poll_interval, name="poll_interval"):
-        raise errors.UsageError("poll_interval must be more than 0 seconds")
+    check_seconds(poll_interval, name="poll_interval", zero=False)
+    if not isinstance(bind, str) or not bind:
+        raise errors.UsageError(f"bind must be an address of this machine, such as {ports.LOOPBACK}: {bind!r}")
     life.ready_for_use(link, deadline=Deadline(READY_SECONDS))
     if link.record.stopped_at is not None:  # it runs: that stop was cut off, or somebody else's call has undone it
         link.note(stopped_at=None)

@@ -74,9 +74,9 @@ def test_what_no_program_can_get_is_refused_by_name(call: Mapping[str, Any], fie
     assert str(caught.value).startswith(field)
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "1", True])
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf"), "1", True])
 def test_a_timeout_that_is_no_number_of_seconds_is_refused(timeout: object) -> None:
-    with pytest.raises(errors.UsageError, match="timeout"):
+    with pytest.raises(errors.UsageError, match="timeout must be a number of seconds, above 0 and up to 1000000: "):
         build(timeout=timeout)
 
 

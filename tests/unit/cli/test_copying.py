@@ -74,8 +74,6 @@ def test_options_stand_anywhere() -> None:
         (("a", "b"), "neither side is in a sandbox"),
         (("demo:a", "b", "c"), "neither side is in a sandbox"),
         (("-", "b"), "neither side is in a sandbox"),
-        (("", "demo:"), "a path is empty"),
-        (("demo:a", ""), "a path is empty"),
         (("-", "-"), "a dash is for one copy"),
         (("-", "-", "demo:"), "a dash is for one copy"),
         (("demo:a", "-", "demo:b"), "a dash is for one copy"),

@@ -165,6 +165,7 @@ def test_what_a_size_would_cost_takes_no_account(
         (["--memory", "512", "--all"], "--memory is of no sandbox"),
         (["--memory", "513"], "no memory of a MicroVM on AWS: 513 MiB"),
         (["--memory", "512", "--hours", "-1"], "must be a number of hours"),
+        (["--memory", "512", "--hours", "1_0"], "must be a number of hours"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -43,6 +43,7 @@ def test_options() -> None:
         (["forward", "demo", "-r", "8000", "-l", "70000"], "must be a port, 0 to 65535"),
         (["forward", "demo", "-r", "8000", "-l", "-1"], "must be a port, 0 to 65535"),
         (["forward", "demo", "-r", "8000", "--poll-interval", "0"], "must be a number of seconds"),
+        (["forward", "demo", "-r", "8000", "--bind", ""], "--bind must not be empty"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

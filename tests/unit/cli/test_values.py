@@ -23,9 +23,10 @@ def test_seconds(text: str, seconds: float) -> None:
 
 
 NO_SECONDS = ["", "x", "-1", "1e10", "nan", "inf", "-inf", "1,5", "s", "1d", "1 minute", "1M", "1mm", "-1s"]
+OTHER_DIGITS = ["1_0", " 1", "1 s", "\uff11"]
 
 
-@pytest.mark.parametrize("text", [*NO_SECONDS, "0", "0s"])
+@pytest.mark.parametrize("text", [*NO_SECONDS, *OTHER_DIGITS, "0", "0s"])
 def test_what_is_no_number_of_seconds(text: str) -> None:
     with pytest.raises(ValueError, match="seconds"):
         values.parse_seconds(text)

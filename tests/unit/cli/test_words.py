@@ -45,6 +45,23 @@ def parse(line: list[str], parser: Parser | None = None) -> ExecOptions:
 
 
 @pytest.mark.parametrize(
+    ("names", "line", "message"),
+    [
+        ("NAME...", [""], "the name is empty"),
+        ("NAME...", ["a", "", "b"], "the name is empty"),
+        ("[IMAGE]", [""], "the IMAGE is empty"),
+        ("NAME PATH...", ["", "a"], "the name is empty"),
+        ("NAME PATH...", ["box", "a", "", "b"], "the PATH is empty"),
+        ("SRC... DST", ["a", ""], "the SRC is empty"),
+    ],
+)
+def test_a_name_that_is_empty_is_no_name(names: str, line: list[str], message: str) -> None:
+    parser = Parser("verb", summary="Do", names=names)
+    with pytest.raises(errors.UsageError, match=message):
+        parser.parse(split(parser, line))
+
+
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         (["n", "--", "ls", "--help"], ["ls", "--help"]),

@@ -190,6 +190,12 @@ def test_what_is_no_time_between_two_looks_is_refused(sandbox: Sandbox, seconds:
         sandbox.forward(8000, local_port=0, poll_interval=seconds)
 
 
+@pytest.mark.parametrize("bind", ["", None, 0], ids=repr)
+def test_what_is_no_address_is_refused(sandbox: Sandbox, bind: Any) -> None:
+    with pytest.raises(errors.UsageError, match="bind must be an address"):
+        sandbox.forward(8000, local_port=0, bind=bind)
+
+
 @pytest.mark.parametrize("ports", [[], [0], [9000], ["8999-9001"], ["x"], [8000, 8000]], ids=repr)
 def test_what_cannot_be_forwarded_is_refused(sandbox: Sandbox, ports: list[int | str]) -> None:
     with pytest.raises(errors.UsageError):

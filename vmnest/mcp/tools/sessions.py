@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 
 from ... import errors
+from ...deadline import check_seconds
 from ...ops import commands, processes, sessions
 from . import output
 from .tool import Tool
@@ -98,7 +99,7 @@ def sandbox_exec_poll(
         running, exit_code, stdout and stderr as plain text, next_offset; missing: bytes that are not kept any more.
     """
     limit = output.resolve_limit(max_bytes)
-    seconds = max(0.0, min(wait, MOST_WAIT_SECONDS))
+    seconds = min(check_seconds(wait, name="wait"), MOST_WAIT_SECONDS)
     while True:
         data = sessions.poll_session(name=name, id=id, offset=offset, wait=seconds, limit=limit)
         if output.fits(data):

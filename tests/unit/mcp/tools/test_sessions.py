@@ -89,6 +89,11 @@ def test_who_does_not_wait_gets_what_is_there(box: Tools) -> None:
     assert (ended["running"], ended["exit_code"]) == (False, 143)
 
 
+def test_a_time_to_wait_is_not_below_0(local_tools: Tools) -> None:
+    error = local_tools.error("sandbox_exec_poll", name="web", id="p", wait=-1)
+    assert "wait must be a number of seconds" in str(error["message"])
+
+
 def test_output_that_takes_much_place_in_json_comes_in_smaller_parts(box: Tools) -> None:
     count = 400_000
     started = box.data("sandbox_exec_start", name="web", command=f"head -c {count} /dev/zero", shell=True)
