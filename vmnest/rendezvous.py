@@ -174,8 +174,8 @@ def prepare_folder(path: str) -> None:
     """
     try:
         parent = os.path.dirname(path)
-        if parent and not os.path.isdir(parent):
-            os.makedirs(parent, mode=0o700, exist_ok=True)
+        if parent:
+            systems.make_private_folder(parent)
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
         _check_ours(path)

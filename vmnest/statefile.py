@@ -125,7 +125,7 @@ class Lock:
 
     def __enter__(self) -> Lock:
         try:
-            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+            systems.make_private_folder(os.path.dirname(self._path))
             self._wait()
         except OSError as error:
             self._lock.release()

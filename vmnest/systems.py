@@ -24,6 +24,7 @@ __all__ = [
     "FileLock",
     "has_poll",
     "is_locked",
+    "make_private_folder",
     "user_id",
 ]
 
@@ -41,6 +42,23 @@ _REMOVED_WHEN_CLOSED: int = getattr(os, "O_TEMPORARY", 0)
 def user_id() -> int | None:
     """Our number; None where users have none."""
     return os.geteuid() if hasattr(os, "geteuid") else None
+
+
+def make_private_folder(path: str) -> None:
+    """Make a folder, and those above it that are missing, for us alone. Fine if it is there, however open it is.
+
+    (``os.makedirs`` gives its mode to the last folder alone, and leaves those above it to the umask.)
+    """
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(path.rstrip(os.sep))
+    if above:
+        make_private_folder(above)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
 
 
 def has_poll() -> bool:

@@ -276,6 +276,17 @@ def test_folder_and_files_are_private_from_the_start_whatever_the_umask(registry
     assert {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()} == {0o600}
 
 
+def test_folders_above_it_are_private_too_if_they_had_to_be_made(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir(mode=0o755)
+    before = os.umask(0)
+    try:
+        Registry(str(tmp_path / "there" / "a" / "b" / "state.json")).put(Record("web"))
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE((tmp_path / each).stat().st_mode) for each in ("there", "there/a", "there/a/b")]
+    assert modes == [0o755, 0o700, 0o700]
+
+
 def test_a_file_that_was_open_to_all_is_private_after_the_first_write(registry: Registry) -> None:
     write(registry, {"sandboxes": {}})
     os.chmod(registry.path, 0o644)

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from .. import errors, registry
+from .. import errors, registry, systems
 from . import failure
 
 TYPE_CHECKING = False
@@ -60,7 +60,7 @@ def _open_log(name: str) -> tuple[str, int]:
     folder = os.path.dirname(registry.locate().path)
     path = os.path.join(folder, f"{name}-{os.urandom(3).hex()}.log")
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        systems.make_private_folder(folder)
         return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
     except OSError as error:
         raise errors.VmnestError(f"cannot write the log {path}: {error.strerror}") from error

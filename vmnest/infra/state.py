@@ -170,7 +170,7 @@ class Store:
         path = f"{os.path.realpath(self.path)}.{_file_name(key)}.lock"
         lock = systems.FileLock(path)
         try:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            systems.make_private_folder(os.path.dirname(path))
             _take(lock, key, deadline)
         except OSError as error:
             lock.release()
