@@ -499,7 +499,8 @@ class Sandbox:
         launch.end(record, control=self._link.control(), deadline=Deadline(timeout))
         # Only now: had the call failed, the name would be all that leads to what still runs.
         self._link.records.remove(self.name, expected=record)
-        self._link.state = names.TERMINATED
+        if self._link.state != names.TERMINATED:  # whether it is that yet, the service knows
+            self._link.state = names.TERMINATING
 
     stop = terminate
     kill = terminate

@@ -242,7 +242,8 @@ class Link:
 
     def see(self, microvm: MicroVM) -> None:
         """Take over what an answer of the service says."""
-        self.state = microvm.state
+        if self.state not in names.ENDED_STATES or microvm.state == names.TERMINATED:
+            self.state = microvm.state  # else another thread knows better: what has ended does not come back
         self._leaves_log = self.place.is_local or microvm.execution_role_arn is not None
         changes: dict[str, object] = {}
         if microvm.endpoint != self.record.endpoint:

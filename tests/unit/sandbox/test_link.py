@@ -249,6 +249,17 @@ def test_a_microvm_that_ended_is_an_error_with_its_reason_at_once(records: regis
     assert link.state == "TERMINATED"
 
 
+def test_an_answer_that_was_overtaken_does_not_bring_it_back(records: registry.Registry) -> None:
+    control = FakeControl("http://127.0.0.1:9")
+    link = link_to("http://127.0.0.1:9", control, records)
+    seen = []
+    for state in ("RUNNING", "TERMINATING", "RUNNING", "TERMINATED", "TERMINATING", "SUSPENDED"):
+        control.microvms.change("microvm-1", state=state)
+        link.look()
+        seen.append(link.state)
+    assert seen == ["RUNNING", "TERMINATING", "TERMINATING", "TERMINATED", "TERMINATED", "TERMINATED"]
+
+
 def test_one_that_is_ending_is_told_of_as_it_ends(records: registry.Registry) -> None:
     control = FakeControl("http://127.0.0.1:9")
     link = link_to("http://127.0.0.1:9", control, records)
