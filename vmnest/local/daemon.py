@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import queue
 import signal
 import socket
 import threading
@@ -72,7 +73,8 @@ class Daemon:
     def __init__(self, config: Config, *, select_driver: SelectDriver) -> None:
         self._config = config
         self._select_driver = select_driver
-        self._stop = threading.Event()
+        # A signal's handler stops us, maybe in a thread that holds an Event's lock just then; a SimpleQueue has none.
+        self._stop: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._stop_reason = ""
         self._resources = contextlib.ExitStack()
         self._url = ""
@@ -280,7 +282,7 @@ class Daemon:
     def stop(self, reason: str) -> None:
         """Make ``wait`` return. Safe in a signal handler."""
         self._stop_reason = self._stop_reason or reason
-        self._stop.set()
+        self._stop.put(None)
 
     def wait(self, lock: rendezvous.Lock) -> None:
         """Serve until somebody asks for the end, nothing has run for long enough, or the folder was removed.
@@ -288,7 +290,7 @@ class Daemon:
         Nobody can find a daemon without its folder: its VMs would be left to run for hours.
         """
         _LOG.info("serving %s", self._url)
-        while not self._stop.wait(min(_IDLE_CHECK_SECONDS, self._config.idle_seconds / 4)):
+        while not self._is_stopped_within(min(_IDLE_CHECK_SECONDS, self._config.idle_seconds / 4)):
             if lock.is_orphaned:
                 self.stop("its folder was removed")
             elif self._is_idle() and self._leave():
@@ -296,6 +298,13 @@ class Daemon:
             else:
                 self._publish_again()
         _LOG.info("ending: %s", self._stop_reason)
+
+    def _is_stopped_within(self, seconds: float) -> bool:
+        try:
+            self._stop.get(timeout=seconds)
+        except queue.Empty:
+            return False
+        return True
 
     def _is_idle(self) -> bool:
         longest = self._config.idle_seconds

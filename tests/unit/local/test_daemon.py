@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 import threading
 import time
 import urllib.parse
@@ -179,6 +180,27 @@ def test_waiting_ends_when_asked_to(folder):
         one.stop("asked to")
         thread.join(10)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("step", range(24))
+def test_a_signal_may_ask_for_the_end_at_any_step_of_waiting(folder, step):
+    """A handler runs between any two steps of the thread that waits: no lock that this one holds may be taken there."""
+    one, _ = make(folder, idle_seconds=0.04)
+    steps = iter(range(1000))
+
+    def handle(*_):
+        if next(steps) == step:
+            one.stop("SIGTERM")
+
+    def run():
+        with rendezvous.daemon_lock(folder, deadline.Deadline(5)) as lock:
+            sys.setprofile(handle)
+            one.wait(lock)
+
+    waiting = threading.Thread(target=run, daemon=True)
+    waiting.start()
+    waiting.join(20)
+    assert not waiting.is_alive()
 
 
 def test_waiting_ends_when_idle_and_the_address_goes_first(folder):
