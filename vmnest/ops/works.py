@@ -174,35 +174,39 @@ def _in_threads(
     import threading
 
     results: list[dict[str, object] | BaseException] = [{} for _ in works]
+    # Before Python 3.13 a join that is interrupted takes its thread for ended (bpo-45274).
+    ends = [threading.Event() for _ in works[:count]]
     waiting = list(enumerate(works))[::-1]  # pop() is atomic: no lock is needed to share it
 
-    def work() -> None:
+    def work(end: threading.Event) -> None:
         while waiting and not deadline.expired:
             try:
                 index, each = waiting.pop()
             except IndexError:
-                return
+                break
             try:
                 results[index] = act(each)
             except BaseException as error:
                 results[index] = error
+        end.set()
 
     # Daemons: at Ctrl+C nobody waits for a service that does not answer. What was made is recorded, step by step.
     crowd = [
-        threading.Thread(target=work, name=f"vmnest-infra-{number}", daemon=True)
-        for number in range(min(count, len(works)))
+        threading.Thread(target=work, args=(end,), name=f"vmnest-infra-{number}", daemon=True)
+        for number, end in enumerate(ends)
     ]
     try:
         for thread in crowd:
             thread.start()
-        for thread in crowd:
+        for thread, end in zip(crowd, ends, strict=True):
+            end.wait()
             thread.join()
     except BaseException:
         deadline.expire()
         grace = Deadline(STOP_SECONDS)
-        for thread in crowd:
-            if thread.ident is not None:
-                thread.join(grace.remaining())
+        for thread, end in zip(crowd, ends, strict=True):
+            if thread.ident is not None and end.wait(grace.remaining()):
+                thread.join()
         raise
     for _, each in waiting:
         results[works.index(each)] = errors.WaitTimeoutError("no time was left to begin with it")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.memory_account import MemoryAccount
+from tests.support.processes import wait_until
 from tests.support.sandbox_yaml import write, write_stack
 from vmnest import errors
 from vmnest.deadline import Deadline
@@ -151,11 +152,15 @@ def test_who_stops_it_has_the_others_stop_soon(store: Store, tmp_path: Path) -> 
         begun.wait(30)
         while not deadline.expired:
             threading.Event().wait(0.01)
+        if work.label == "p0/dev":  # later than all others
+            wait_until(lambda: not threads("vmnest-infra-1"))
+            threading.Event().wait(0.1)
         ended.append(work.label)
         return {}
 
     def interrupt() -> None:
         begun.wait(30)
+        threading.Event().wait(0.1)  # until their end is waited for
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # wakes who waits there, as a key does
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -168,4 +173,9 @@ def test_who_stops_it_has_the_others_stop_soon(store: Store, tmp_path: Path) -> 
         signal.signal(signal.SIGINT, before)
     interrupter.join()
     assert sorted(ended) == ["p0/dev", "p1/dev"]
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("vmnest-infra-")]
+    assert not threads("vmnest-infra-")
+
+
+def threads(name: str) -> list[threading.Thread]:
+    """Those that run and are called so, or begin with it."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith(name)]
