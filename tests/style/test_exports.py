@@ -78,6 +78,12 @@ def test_import_vmnest_loads_nothing_else() -> None:
     assert after - before <= {"vmnest", "__future__"}
 
 
+def test_control_imports_no_module_of_its_own() -> None:
+    """Threads load it and its modules at once: where each holds what the other waits for, Python raises."""
+    script = "import sys, vmnest.control; print(*(name for name in sys.modules if name.startswith('vmnest.control.')))"
+    assert run_python(script).stdout.split() == []
+
+
 def test_no_module_reads_the_environment_at_import() -> None:
     assert run_python(WATCH_ENVIRONMENT).stdout.split() == []
 

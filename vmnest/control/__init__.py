@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .microvms import MicroVMs
-
 if TYPE_CHECKING:
     from ..aws.service import Service
     from ..deadline import Deadline
     from .images import Images
+    from .microvms import MicroVMs
     from .tokens import Token
 
 DEFAULT_TOKEN_MINUTES = 60
@@ -27,7 +26,13 @@ __all__ = ["Control"]
 class Control:
     """The control plane of one target."""
 
+    microvms: MicroVMs
+
     def __init__(self, service: Service) -> None:
+        # Not above: of two threads, one that imports this package and one that imports that module, Python may find
+        # each waiting for the other, and raises.
+        from .microvms import MicroVMs
+
         self._service = service
         self.microvms = MicroVMs(service)
 
