@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import tarfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,14 @@ def snapshot(top: Path, *, was_cut: bool = False) -> dict[bytes, tuple[object, .
     return found
 
 
+def await_no_temporaries(top: Path) -> None:
+    """Wait until the agent has found out that a request was cut, and has removed what it had begun to write."""
+    end = time.monotonic() + 30
+    while any(name.startswith(".agentd-") for _, _, names in os.walk(top) for name in names):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 TREE = Transfer(files=5, directories=4, links=3, bytes=len(DATA) + 8)
 
 
@@ -357,6 +366,7 @@ def test_a_tree_is_sent_again_after_a_cut(
     cut_files.exists("x")
     cutter.cut_requests(after)
     assert cut_files.upload(here / "tree", f"{there}/copy") == TREE
+    await_no_temporaries(there)
     assert snapshot(there / "copy", was_cut=True) == snapshot(here / "tree", was_cut=True)
 
 
